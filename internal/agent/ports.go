@@ -1,0 +1,102 @@
+// Package agent is the core of the agent: it keeps the session to a manager, carries out
+// that manager's jobs through the local systemd and reports on them. It does no I/O of its
+// own.
+//
+// One goroutine owns its state (package loop). What comes in is a method of *Agent, safe
+// from any goroutine; what goes out goes through the interfaces below.
+package agent
+
+import (
+	"time"
+
+	"example.org/ctrl/internal/wire"
+)
+
+// Systemd is the node's service manager as the core needs it. No method blocks. Each done
+// is called exactly once, from any goroutine, also when the connection to systemd is lost.
+// Signals arrive as the Systemd… methods of *Agent, in systemd's order relative to the
+// answers: a job's JobRemoved never overtakes the answer that named the job.
+type Systemd interface {
+	// StartJob queues a job; job is systemd's own id, which several requests may share.
+	StartJob(req JobRequest, timeout time.Duration, done func(job uint32, err error))
+	// CancelJob cancels a job by systemd's id.
+	CancelJob(job uint32, timeout time.Duration, done func(error))
+	// Call carries out a query or change of wire.NodeMethods, answer unopened.
+	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
+}
+
+// Dialer opens links to managers.
+type Dialer interface {
+	// Dial connects to a D-Bus address ("tcp:host=…,port=…", "unix:path=…") and proves both
+	// identities, within the dialler's own time limits. done is called once, from any
+	// goroutine. A dial that is no longer wanted is cancelled by the returned function.
+	Dial(address string, done func(ManagerLink, error)) (cancel func())
+}
+
+// ManagerLink is what the core may ask of the manager over one connection. No method
+// blocks. Messages leave in the order of the calls.
+type ManagerLink interface {
+	// Register asks to become a node. From a nil error on, the link delivers the manager's
+	// calls to the core, tagged with session.
+	Register(session Session, node string, facts map[string]wire.Value, timeout time.Duration, done func(Welcome, error))
+	Heartbeat()
+	JobState(job uint32, state string)
+	JobDone(job uint32, result string)
+	// LastReceived is when anything last arrived from the manager. Safe from any goroutine.
+	LastReceived() time.Time
+	// Close ends the connection. Agent.Closed follows, once, also if the manager closed first.
+	Close(reason string)
+}
+
+// Events is what the core tells the node's own bus. Called on the core's goroutine, in
+// order; an implementation only queues.
+type Events interface {
+	StatusChanged(Info)
+	ManagerAddressChanged(Info)
+}
+
+// Session numbers this agent's connections; a message tagged with an old one is dropped.
+type Session uint64
+
+// Welcome is the manager's answer to Register.
+type Welcome struct {
+	ManagerSession     uint64
+	Features           []string
+	HeartbeatInterval  time.Duration // 0: the manager sends none
+	HeartbeatThreshold time.Duration
+	LogLevel           string // "" leaves the agent's own
+	Metrics            bool
+}
+
+// JobRequest is a job as the manager asks for it. ID is the manager's.
+type JobRequest struct {
+	ID   uint32
+	Unit string
+	Verb wire.Verb
+	Mode string
+	// Transient is set for StartTransientUnit: signature "a(sv)a(sa(sv))".
+	Transient *wire.Raw
+}
+
+// Info is the agent as its local API shows it.
+type Info struct {
+	Status         string // wire.NodeOnline or wire.NodeOffline
+	ManagerAddress string
+	LastSeen       time.Time
+	DisconnectedAt time.Time // zero while connected and before the first connection
+}
+
+// Config is what the core needs to know. Durations of 0 switch the thing off.
+type Config struct {
+	Node               string
+	Addresses          []string // D-Bus addresses, tried in order
+	HeartbeatInterval  time.Duration
+	HeartbeatThreshold time.Duration
+	CallTimeout        time.Duration
+	RegisterTimeout    time.Duration
+	ReconnectMin       time.Duration
+	ReconnectMax       time.Duration
+	// QuietAfter is the number of failed tries after which an unchanged reason is logged
+	// no more; at most 0 is never.
+	QuietAfter int
+}

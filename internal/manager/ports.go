@@ -1,0 +1,130 @@
+// Package manager is the core of the manager: it decides what the fleet's nodes, sessions,
+// jobs and monitors are, and does no I/O of its own.
+//
+// One goroutine owns its state (package loop). What comes in is a method of *Manager, safe
+// from any goroutine, whose answer arrives through a callback on the core's goroutine. What
+// goes out goes through the two interfaces below, which adapters implement.
+package manager
+
+import (
+	"time"
+
+	"example.org/ctrl/internal/wire"
+)
+
+// Session identifies one registered connection of one agent. Ids are never reused within a
+// manager's life; a message that carries an old one is dropped.
+type Session uint64
+
+// AgentLink is what the core may ask of one agent over one session.
+//
+// No method blocks. Each done is called exactly once, from any goroutine, also when the
+// link dies (with an error of kind wire.ErrNodeOffline) and when the time is up
+// (wire.ErrTimeout). Messages leave in the order of the calls.
+type AgentLink interface {
+	// StartJob asks for a job. A nil error says that the node's systemd has taken it; how
+	// it goes on arrives as Manager.JobState and Manager.JobDone.
+	StartJob(job uint32, req JobRequest, timeout time.Duration, done func(error))
+	// CancelJob cancels a job that StartJob began. The job's end still arrives as JobDone.
+	CancelJob(job uint32, timeout time.Duration, done func(error))
+	// Call passes a method of wire.NodeMethods on, arguments and answer unopened.
+	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
+	// Heartbeat sends one sign of life.
+	Heartbeat()
+	// LastReceived is when anything last arrived from the agent. Safe from any goroutine.
+	LastReceived() time.Time
+	// Close ends the connection; reason is told to the agent where that is still possible.
+	// Manager.Closed follows.
+	Close(reason string)
+}
+
+// Events is what the core tells the world. The core calls it on its own goroutine in the
+// order in which things happened; an implementation only queues and never blocks.
+type Events interface {
+	JobNew(JobInfo)
+	JobState(JobInfo)
+	JobRemoved(job JobInfo, result string)
+	// NodeChanged follows each change of a node's status.
+	NodeChanged(NodeInfo)
+	// StatusChanged follows each change of the fleet's status word.
+	StatusChanged(status string)
+}
+
+// JobRequest is what a caller asks of one unit.
+type JobRequest struct {
+	Node string
+	Unit string
+	Verb wire.Verb
+	Mode string
+	// Transient is set for StartTransientUnit: the arguments after the mode, signature
+	// "a(sv)a(sa(sv))".
+	Transient *wire.Raw
+}
+
+// JobInfo is a job as the public API shows it.
+type JobInfo struct {
+	ID    uint32
+	Node  string
+	Unit  string
+	Type  string // wire.Verb.String
+	State string // wire.JobWaiting or wire.JobRunning
+}
+
+// NodeInfo is a node as the public API shows it.
+type NodeInfo struct {
+	Name             string
+	Status           string // wire.NodeOnline or wire.NodeOffline
+	Address          string // of the peer; "" when offline, "unix" over the unix socket
+	LastSeen         time.Time
+	StatusSince      time.Time
+	DisconnectReason string // why the last session ended; "" while online
+	Facts            map[string]wire.Value
+	Optional         bool
+}
+
+// Identity is who a peer has proved to be, before it says who it wants to be.
+type Identity struct {
+	// Node is the name that the peer's certificate carries, "" where there is none
+	// (unix socket with peer credentials, or TLS=no).
+	Node string
+	// Address is the peer's address for people: an IP address without port, or "unix".
+	Address string
+}
+
+// Registration is an agent's wish to be a node.
+type Registration struct {
+	Node     string
+	Identity Identity
+	Facts    map[string]wire.Value
+	Link     AgentLink
+}
+
+// Welcome answers a Registration.
+type Welcome struct {
+	Session            Session
+	HeartbeatInterval  time.Duration
+	HeartbeatThreshold time.Duration
+}
+
+// NodeReply is one node's answer to a question asked of many.
+type NodeReply struct {
+	Node string
+	Body wire.Raw
+	Err  error // kind wire.ErrTimeout where the node did not answer in time
+}
+
+// NodeConfig is what the configuration says about one node of the fleet.
+type NodeConfig struct {
+	Name                string
+	Optional            bool
+	AllowDependenciesOn []string
+}
+
+// Config is what the core needs to know. Durations of 0 switch the thing off.
+type Config struct {
+	Nodes              []NodeConfig
+	HeartbeatInterval  time.Duration
+	HeartbeatThreshold time.Duration
+	CallTimeout        time.Duration
+	QueryTimeout       time.Duration
+}

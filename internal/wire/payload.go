@@ -1,0 +1,68 @@
+package wire
+
+// UnitStatus is one row of ListUnits, "(ssssssouso)" (org.freedesktop.systemd1(5)).
+type UnitStatus struct {
+	Name        string
+	Description string
+	LoadState   string
+	ActiveState string
+	SubState    string
+	Followed    string
+	Path        ObjectPath
+	JobID       uint32
+	JobType     string
+	JobPath     ObjectPath
+}
+
+// NodeUnits is one entry of Manager.ListUnits, "{sa(ssssssouso)}".
+type NodeUnits struct {
+	Node  string
+	Units []UnitStatus
+}
+
+// NodeRow is one row of Manager.ListNodes, "(soss)".
+type NodeRow struct {
+	Name    string
+	Path    ObjectPath
+	Status  string
+	Address string
+}
+
+// JobRow is one row of Manager.ListJobs, "(usssso)".
+type JobRow struct {
+	ID    uint32
+	Node  string
+	Unit  string
+	Type  string
+	State string
+	Path  ObjectPath
+}
+
+// Keys of the facts that an agent gives in Register, and of Node.Facts.
+const (
+	FactAgentVersion   = "AgentVersion"
+	FactSystemdVersion = "SystemdVersion"
+	FactMachineID      = "MachineID"
+	FactBootID         = "BootID"
+	FactArchitecture   = "Architecture"
+	FactFeatures       = "Features" // as
+)
+
+// Keys of the session dictionary that answers Register.
+const (
+	SessionID                 = "Session"            // t
+	SessionFeatures           = "Features"           // as
+	SessionHeartbeatInterval  = "HeartbeatInterval"  // t, microseconds, 0 is off
+	SessionHeartbeatThreshold = "HeartbeatThreshold" // t, microseconds, 0 is off
+	SessionLogLevel           = "LogLevel"           // s, "" leaves the agent's own
+	SessionMetrics            = "Metrics"            // b
+)
+
+// Members of the internal interfaces besides the Node verbs.
+const (
+	MemberRegister  = "Register"
+	MemberHeartbeat = "Heartbeat" // a signal, both ways
+	MemberCancelJob = "CancelJob"
+	MemberJobState  = "JobState" // signal (u job, s state)
+	MemberJobDone   = "JobDone"  // signal (u job, s result)
+)
