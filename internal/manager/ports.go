@@ -19,8 +19,12 @@ type Session uint64
 // AgentLink is what the core may ask of one agent over one session.
 //
 // No method blocks. Each done is called exactly once, from any goroutine, also when the
-// link dies (with an error of kind wire.ErrNodeOffline) and when the time is up
-// (wire.ErrTimeout). Messages leave in the order of the calls.
+// link dies (with an error of kind wire.ErrNodeOffline, whose text is the reason) and when
+// the time is up (wire.ErrTimeout). An error of kind NodeOffline ends the session, so one
+// that a peer sends must not arrive here as such. Messages leave in the order of the calls,
+// and what comes from the agent reaches the core in the order in which it came: answers
+// through done, reports through Manager.JobState and Manager.JobDone. A body given to done
+// is the core's to keep.
 type AgentLink interface {
 	// StartJob asks for a job. A nil error says that the node's systemd has taken it; how
 	// it goes on arrives as Manager.JobState and Manager.JobDone.
@@ -31,10 +35,11 @@ type AgentLink interface {
 	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
 	// Heartbeat sends one sign of life.
 	Heartbeat()
-	// LastReceived is when anything last arrived from the agent. Safe from any goroutine.
+	// LastReceived is when anything last arrived from the agent, with a monotonic reading, so
+	// that setting the clock ends no session. Safe from any goroutine.
 	LastReceived() time.Time
 	// Close ends the connection; reason is told to the agent where that is still possible.
-	// Manager.Closed follows.
+	// Manager.Closed may follow and is then ignored: the core has ended the session itself.
 	Close(reason string)
 }
 
@@ -77,8 +82,8 @@ type NodeInfo struct {
 	Address          string // of the peer; "" when offline, "unix" over the unix socket
 	LastSeen         time.Time
 	StatusSince      time.Time
-	DisconnectReason string // why the last session ended; "" while online
-	Facts            map[string]wire.Value
+	DisconnectReason string                // why the last session ended; "" while online
+	Facts            map[string]wire.Value // of the last session; not to be changed
 	Optional         bool
 }
 
@@ -120,7 +125,9 @@ type NodeConfig struct {
 	AllowDependenciesOn []string
 }
 
-// Config is what the core needs to know. Durations of 0 switch the thing off.
+// Config is what the core needs to know. A heartbeat duration of 0 switches the thing off;
+// without an interval there is no threshold either, since nobody promised a sign of life.
+// A time limit of 0 is DefaultCallTimeout or DefaultQueryTimeout.
 type Config struct {
 	Nodes              []NodeConfig
 	HeartbeatInterval  time.Duration

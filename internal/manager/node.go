@@ -1,0 +1,173 @@
+package manager
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+
+	"example.org/ctrl/internal/wire"
+)
+
+type nodeState string
+
+const (
+	nodeOffline nodeState = wire.NodeOffline
+	nodeOnline  nodeState = wire.NodeOnline
+	nodeGone    nodeState = "removed"
+)
+
+var nodeMachine = machine[nodeState]{
+	name: "Node session (manager)",
+	moves: []move[nodeState]{
+		{"new", nodeOffline, "the node is in the configuration"},
+		{nodeOffline, nodeOnline, "Register was accepted"},
+		{nodeOnline, nodeOffline, "the session ended"},
+		{nodeOffline, nodeGone, "the node left the configuration"},
+	},
+}
+
+// node is one member of the fleet. It is online exactly while it has a session.
+type node struct {
+	name     string
+	optional bool
+	state    state[nodeState]
+	session  *session
+	lastSeen time.Time // of the last session; while online the link knows better
+	reason   string
+	facts    map[string]wire.Value
+}
+
+func (m *Manager) newNode(name string) *node {
+	n := &node{name: name, state: state[nodeState]{is: "new"}}
+	n.state.transition(&nodeMachine, nodeOffline, m.log, "configured", slog.String(keyNode, name))
+	return n
+}
+
+func (n *node) online() bool { return n.session != nil }
+
+func (n *node) info() NodeInfo {
+	info := NodeInfo{
+		Name: n.name, Status: string(n.state.is), LastSeen: n.lastSeen, StatusSince: n.state.since,
+		DisconnectReason: n.reason, Facts: n.facts, Optional: n.optional,
+	}
+	if n.session != nil {
+		info.Address = n.session.identity.Address
+		info.LastSeen = n.session.lastReceived()
+	} else {
+		info.Status = wire.NodeOffline
+	}
+	return info
+}
+
+// offlineError says that the node cannot be asked, and what is known about when it could.
+func (n *node) offlineError() error {
+	if n.lastSeen.IsZero() {
+		return wire.ErrNodeOffline.With("node %q is offline; it has not been seen since the manager started", n.name)
+	}
+	seen := n.lastSeen.UTC().Format(time.RFC3339)
+	if n.reason == "" {
+		return wire.ErrNodeOffline.With("node %q is offline; last seen %s", n.name, seen)
+	}
+	return wire.ErrNodeOffline.With("node %q is offline; last seen %s (%s)", n.name, seen, n.reason)
+}
+
+func (m *Manager) find(name string) (*node, error) {
+	if n, ok := m.byName[name]; ok {
+		return n, nil
+	}
+	return nil, wire.ErrNoSuchNode.With("node %s is not in the fleet; list the nodes to see which are", quoted(name))
+}
+
+// live finds the session of a node that is asked for something.
+func (m *Manager) live(name string) (*session, error) {
+	n, err := m.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if n.session == nil {
+		return nil, n.offlineError()
+	}
+	return n.session, nil
+}
+
+// setFleet makes the configured nodes the fleet, keeping those that were in it before, and
+// returns the nodes that are no longer in it.
+func (m *Manager) setFleet(configured []NodeConfig) (gone []*node) {
+	before := m.byName
+	m.nodes, m.byName = make([]*node, 0, len(configured)), make(map[string]*node, len(configured))
+	for _, c := range configured {
+		if !wire.ValidNodeName(c.Name) || m.byName[c.Name] != nil {
+			m.log.Error("configured node skipped: its name is not valid or a repetition", slog.String(keyNode, c.Name))
+			continue
+		}
+		n := before[c.Name]
+		if n == nil {
+			n = m.newNode(c.Name)
+		}
+		n.optional = c.Optional
+		m.nodes = append(m.nodes, n)
+		m.byName[c.Name] = n
+	}
+	for name, n := range before {
+		if m.byName[name] == nil {
+			gone = append(gone, n)
+		}
+	}
+	return gone
+}
+
+// fleetStatus is the status word of a fleet: "down" while no node is online, "up" while all
+// nodes are that are not optional, else "degraded". An empty fleet is "down".
+func fleetStatus(nodes []*node) string {
+	online, missing := false, false
+	for _, n := range nodes {
+		switch {
+		case n.online():
+			online = true
+		case !n.optional:
+			missing = true
+		}
+	}
+	switch {
+	case !online:
+		return wire.StatusDown
+	case missing:
+		return wire.StatusDegraded
+	}
+	return wire.StatusUp
+}
+
+// updateStatus tells the status word if it is another one than before.
+func (m *Manager) updateStatus() {
+	if now := fleetStatus(m.nodes); now != m.status {
+		m.status = now
+		m.events.StatusChanged(now)
+	}
+}
+
+// quoted shows a string from outside in an error text, cut where it is overlong.
+func quoted(s string) string {
+	if len(s) > 80 {
+		return fmt.Sprintf("%q…", s[:80])
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// maxReason bounds what is kept of the reason for a disconnect, in bytes.
+const maxReason = 512
+
+// cleanReason makes a text that may have come from a peer fit for properties and terminals.
+func cleanReason(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+	}
+	return s
+}
