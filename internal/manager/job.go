@@ -419,7 +419,11 @@ func (m *Manager) cancelAnswered(j *job, err error) error {
 }
 
 // failCancels answers cancellations that waited for a job that systemd then did not take.
+// At shutdown they are answered with all other calls.
 func (m *Manager) failCancels(j *job) {
+	if m.over {
+		return
+	}
 	for _, call := range j.cancels {
 		if reply, open := j.session.calls[call]; open {
 			delete(j.session.calls, call)

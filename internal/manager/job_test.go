@@ -159,6 +159,8 @@ func TestOthersWait(t *testing.T) {
 		w.expect("node1< StartUnit web.service replace 1", "JobNew 2 node1 web.service reload waiting", "b: 2 ok")
 		w.start("other unit", ask(wire.Reload, "db.service"))
 		w.expect("node1< ReloadUnit db.service replace 3")
+		l.answer(3, wire.ErrFailed.With("not this one"))
+		w.expect("other unit: 0 Failed")
 		l.answer(1, nil)
 		l.done(1, "done")
 		w.expect("JobNew 1 node1 web.service start waiting", "a: 1 ok", "JobRemoved 1 web.service done",
@@ -176,7 +178,7 @@ func TestOthersWait(t *testing.T) {
 		l.answer(4, wire.ErrSystemdUnitMasked.With("masked"))
 		w.expect("JobRemoved 4 web.service failed", "node1< StartUnit web.service replace 5")
 		l.keepAlive(31 * time.Second)
-		w.expect("other unit: 0 Timeout", "JobRemoved 5 web.service timeout")
+		w.expect("JobRemoved 5 web.service timeout")
 		l.answer(5, nil)
 		l.done(5, "done")
 		w.expect()
