@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,8 +8,6 @@ import (
 
 	"example.org/ctrl/internal/wire"
 )
-
-func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestHeartbeats(t *testing.T) {
 	in(t, fleet, func(w *world) {

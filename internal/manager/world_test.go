@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -269,4 +270,10 @@ func (w *world) jobs() []JobInfo {
 	w.m.Jobs(func(got []JobInfo) { all = got })
 	synctest.Wait()
 	return all
+}
+
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func textLog(to io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -1,0 +1,88 @@
+package manager
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// arrow is one line of a Mermaid state diagram: "from --> to: why".
+var arrow = regexp.MustCompile(`^\s*(\S+) --> (\S+?)(?:: (.*))?$`)
+
+// drawn reads the diagram below a heading of docs/states.md. A final "[*]" is how Mermaid
+// draws an end; it is no state.
+func drawn(t *testing.T, page, heading string) []Move {
+	t.Helper()
+	_, section, found := strings.Cut(page, "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("docs/states.md has no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var moves []Move
+	for line := range strings.Lines(section) {
+		m := arrow.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil || m[2] == "[*]" {
+			continue
+		}
+		if m[1] == "[*]" {
+			m[1] = "new"
+		}
+		moves = append(moves, Move{From: m[1], To: m[2], Why: m[3]})
+	}
+	return moves
+}
+
+func TestDrawingsShowTheMachines(t *testing.T) {
+	page, err := os.ReadFile("../../docs/states.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, machine := range Machines() {
+		drawing := drawn(t, string(page), machine.Name)
+		for _, m := range machine.Moves {
+			if !slices.Contains(drawing, m) {
+				t.Errorf("%s: the drawing lacks %s --> %s: %s", machine.Name, m.From, m.To, m.Why)
+			}
+		}
+		for _, m := range drawing {
+			if !slices.Contains(machine.Moves, m) {
+				t.Errorf("%s: only the drawing has %s --> %s: %s", machine.Name, m.From, m.To, m.Why)
+			}
+		}
+	}
+}
+
+func TestIllegalMovesAreRefused(t *testing.T) {
+	var logged strings.Builder
+	s := state[jobState]{is: jobEnded}
+	before := s
+	if s.transition(&jobMachine, jobRunning, textLog(&logged), "a mistake") || s != before {
+		t.Errorf("an ended job became %v", s)
+	}
+	for _, want := range []string{"level=ERROR", "from=ended", "to=running"} {
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("the log does not say %s: %s", want, logged.String())
+		}
+	}
+}
+
+// TestEveryStateIsReached keeps the tables free of states that nothing leads to.
+func TestEveryStateIsReached(t *testing.T) {
+	for _, machine := range Machines() {
+		reached := []string{"new"}
+		for range machine.Moves {
+			for _, m := range machine.Moves {
+				if slices.Contains(reached, m.From) && !slices.Contains(reached, m.To) {
+					reached = append(reached, m.To)
+				}
+			}
+		}
+		for _, m := range machine.Moves {
+			if !slices.Contains(reached, m.From) {
+				t.Errorf("%s: nothing leads to %s", machine.Name, m.From)
+			}
+		}
+	}
+}
