@@ -28,7 +28,7 @@ var jobMachine = machine[jobState]{
 	moves: []move[jobState]{
 		{jobNew, jobAsking, "nothing to wait for"},
 		{jobNew, jobWaiting, "systemd has another job of the unit"},
-		{jobAsking, jobTaken, "systemd has taken it: JobNew, then the reply"},
+		{jobAsking, jobTaken, "systemd has taken it, so JobNew and the reply"},
 		{jobAsking, jobRefused, "an error, no answer, the node is lost, shutdown"},
 		{jobWaiting, jobSent, "systemd has no other job of the unit"},
 		{jobWaiting, jobEnded, "canceled, overruled, the node is lost, shutdown"},
@@ -36,7 +36,7 @@ var jobMachine = machine[jobState]{
 		{jobSent, jobEnded, "refused, no answer, the node is lost, shutdown"},
 		{jobTaken, jobRunning, "JobState running"},
 		{jobTaken, jobEnded, "JobDone, the node is lost, shutdown"},
-		{jobRunning, jobTaken, "JobState waiting: systemd merged another job into it"},
+		{jobRunning, jobTaken, "JobState waiting, systemd merged another job into it"},
 		{jobRunning, jobEnded, "JobDone, the node is lost, shutdown"},
 	},
 }

@@ -273,6 +273,21 @@ func TestCallsBeforeTheEndAreAnswered(t *testing.T) {
 	})
 }
 
+// TestCallBehindTheEnd is a call that waits in the inbox behind the end.
+func TestCallBehindTheEnd(t *testing.T) {
+	in(t, fleet, func(w *world) {
+		w.connect("node1")
+		w.m.Status(func(string) { time.Sleep(time.Second) })
+		synctest.Wait()
+		w.stop()
+		synctest.Wait()
+		w.m.StartJob(ask(wire.Start, "web.service"), func(id uint32, err error) { w.note("start: %d %s", id, kind(err)) })
+		w.m.Reconfigure(Config{})
+		<-w.stopped
+		w.expect("node1< close", "node node1 offline", "status down", "start: 0 ShuttingDown")
+	})
+}
+
 func TestQueueBounds(t *testing.T) {
 	in(t, fleet, func(w *world) {
 		w.connect("node1")

@@ -47,6 +47,9 @@ func TestDrawingsShowTheMachines(t *testing.T) {
 			}
 		}
 		for _, m := range drawing {
+			if strings.ContainsAny(m.Why, ":;") {
+				t.Errorf("%s: Mermaid does not draw a label with a colon or semicolon: %s", machine.Name, m.Why)
+			}
 			if !slices.Contains(machine.Moves, m) {
 				t.Errorf("%s: only the drawing has %s --> %s: %s", machine.Name, m.From, m.To, m.Why)
 			}

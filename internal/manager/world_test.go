@@ -132,9 +132,8 @@ type link struct {
 	last    atomic.Pointer[time.Time]
 	beats   atomic.Int32
 
-	mu      sync.Mutex
-	asked   map[string]func(wire.Raw, error)
-	refuses error // what every request is answered with at once
+	mu    sync.Mutex
+	asked map[string]func(wire.Raw, error)
 }
 
 func (l *link) hear() {
@@ -144,10 +143,6 @@ func (l *link) hear() {
 
 func (l *link) request(what string, limit time.Duration, done func(wire.Raw, error)) {
 	l.w.note("%s< %s", l.name, what)
-	if l.refuses != nil {
-		done(wire.Raw{}, l.refuses)
-		return
-	}
 	var once sync.Once
 	answer := func(body wire.Raw, err error) { once.Do(func() { done(body, err) }) }
 	time.AfterFunc(limit, func() { answer(wire.Raw{}, wire.ErrTimeout.With("no answer")) })
@@ -219,7 +214,7 @@ func (l *link) keepAlive(d time.Duration) {
 
 func (w *world) newLink(name string) *link {
 	l := &link{w: w, name: name, asked: make(map[string]func(wire.Raw, error))}
-	l.hear()
+	l.last.Store(&time.Time{}) // Register itself is a sign of life
 	return l
 }
 
