@@ -14,7 +14,8 @@ import (
 //
 // Every method is safe from any goroutine but the core's own: callbacks, and the methods of
 // Events, must not call back, except Closed. Each reply is called exactly once, on the core's
-// goroutine, or at once on the caller's when the core has ended.
+// goroutine, or at once on the caller's when the core has ended. Bodies and facts that are
+// handed in are kept: an adapter that reuses its buffers gives copies.
 type Manager struct {
 	loop   *loop.Loop
 	log    *slog.Logger
