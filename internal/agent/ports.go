@@ -29,7 +29,10 @@ type Systemd interface {
 type Dialer interface {
 	// Dial connects to a D-Bus address ("tcp:host=…,port=…", "unix:path=…") and proves both
 	// identities, within the dialler's own time limits. done is called once, from any
-	// goroutine. A dial that is no longer wanted is cancelled by the returned function.
+	// goroutine. A dial that is no longer wanted is cancelled by the returned function;
+	// done is still called then.
+	// An error of kind wire.ErrAccessDenied says that one side did not accept who the other
+	// is (certificates, TLS on one side only): trying again soon cannot help.
 	Dial(address string, done func(ManagerLink, error)) (cancel func())
 }
 

@@ -65,4 +65,5 @@ const (
 	MemberCancelJob = "CancelJob"
 	MemberJobState  = "JobState" // signal (u job, s state)
 	MemberJobDone   = "JobDone"  // signal (u job, s result)
+	MemberClosing   = "Closing"  // signal (s reason), both ways: the last message of a side that ends a session on purpose
 )
