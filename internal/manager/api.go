@@ -57,7 +57,7 @@ func New(cfg Config, events Events, log *slog.Logger) *Manager {
 	return m
 }
 
-func (m *Manager) configure(cfg Config) (gone []*node) {
+func (m *Manager) configure(cfg Config) (added, gone []*node) {
 	if cfg.CallTimeout <= 0 {
 		cfg.CallTimeout = DefaultCallTimeout
 	}
@@ -125,13 +125,17 @@ func ignore(error) {}
 // settings that its agent was told.
 func (m *Manager) Reconfigure(cfg Config) {
 	m.post(func() {
-		for _, n := range m.configure(cfg) {
+		added, gone := m.configure(cfg)
+		for _, n := range gone {
 			if n.session != nil {
 				m.endSession(n.session, "removed from the configuration", true)
 			}
 			n.state.transition(&nodeMachine, nodeGone, m.log, "removed from the configuration", slog.String(keyNode, n.name))
 		}
 		m.armTick()
+		if len(added)+len(gone) > 0 {
+			m.events.FleetChanged(infos(added), infos(gone))
+		}
 		m.updateStatus()
 	}, ignore)
 }
@@ -197,13 +201,13 @@ func (m *Manager) Job(id uint32, reply func(JobInfo, error)) {
 
 // Nodes lists all nodes, in the order of the configuration; none after the core has ended.
 func (m *Manager) Nodes(reply func([]NodeInfo)) {
-	m.post(func() {
-		all := make([]NodeInfo, len(m.nodes))
-		for i, n := range m.nodes {
-			all[i] = n.info()
-		}
-		reply(all)
-	}, func(error) { reply(nil) })
+	m.post(func() { reply(infos(m.nodes)) }, func(error) { reply(nil) })
+}
+
+// Snapshot gives all nodes and all jobs of one moment, in the orders of Nodes and Jobs;
+// none after the core has ended.
+func (m *Manager) Snapshot(reply func([]NodeInfo, []JobInfo)) {
+	m.post(func() { reply(infos(m.nodes), m.listJobs()) }, func(error) { reply(nil, nil) })
 }
 
 // Node finds one node. Errors: ErrNoSuchNode, ErrShuttingDown.

@@ -3,6 +3,7 @@ package manager
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -92,9 +93,17 @@ func (m *Manager) live(name string) (*session, error) {
 	return n.session, nil
 }
 
+func infos(nodes []*node) []NodeInfo {
+	all := make([]NodeInfo, len(nodes))
+	for i, n := range nodes {
+		all[i] = n.info()
+	}
+	return all
+}
+
 // setFleet makes the configured nodes the fleet, keeping those that were in it before, and
-// returns the nodes that are no longer in it.
-func (m *Manager) setFleet(configured []NodeConfig) (gone []*node) {
+// returns the nodes that are new in it, in order, and those no longer in it, by name.
+func (m *Manager) setFleet(configured []NodeConfig) (added, gone []*node) {
 	before := m.byName
 	m.nodes, m.byName = make([]*node, 0, len(configured)), make(map[string]*node, len(configured))
 	for _, c := range configured {
@@ -105,6 +114,7 @@ func (m *Manager) setFleet(configured []NodeConfig) (gone []*node) {
 		n := before[c.Name]
 		if n == nil {
 			n = m.newNode(c.Name)
+			added = append(added, n)
 		}
 		n.optional = c.Optional
 		m.nodes = append(m.nodes, n)
@@ -115,7 +125,8 @@ func (m *Manager) setFleet(configured []NodeConfig) (gone []*node) {
 			gone = append(gone, n)
 		}
 	}
-	return gone
+	slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	return added, gone
 }
 
 // fleetStatus is the status word of a fleet: "down" while no node is online, "up" while all

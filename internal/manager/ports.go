@@ -53,6 +53,9 @@ type Events interface {
 	NodeChanged(NodeInfo)
 	// StatusChanged follows each change of the fleet's status word.
 	StatusChanged(status string)
+	// FleetChanged follows a Reconfigure that changed which nodes there are. The sessions of
+	// removed nodes have ended by then.
+	FleetChanged(added, removed []NodeInfo)
 }
 
 // JobRequest is what a caller asks of one unit.

@@ -224,11 +224,14 @@ func TestReconfigure(t *testing.T) {
 		w.start("job", ask(wire.Start, "web.service"))
 		one.answer(1, nil)
 		w.take()
+		w.m.Snapshot(func(nodes []NodeInfo, jobs []JobInfo) { w.note("%d nodes, %d jobs", len(nodes), len(jobs)) })
+		w.expect("3 nodes, 1 jobs")
 		changed := fleet
 		changed.Nodes = []NodeConfig{{Name: "node3"}, {Name: "node2", Optional: true}, {Name: "node3"}, {Name: "bad name"}}
 		w.m.log = silent() // the repetition and the bad name are logged as errors
 		w.m.Reconfigure(changed)
-		w.expect("node1< close", "node node1 offline", "JobRemoved 1 web.service canceled", "status degraded")
+		w.expect("node1< close", "node node1 offline", "JobRemoved 1 web.service canceled", "status degraded",
+			"added node3 offline", "removed flaky offline", "removed node1 offline")
 		var names []string
 		w.m.Nodes(func(all []NodeInfo) {
 			for _, n := range all {

@@ -98,6 +98,14 @@ func (w *world) JobRemoved(j JobInfo, result string) {
 }
 func (w *world) NodeChanged(n NodeInfo) { w.note("node %s %s", n.Name, n.Status) }
 func (w *world) StatusChanged(s string) { w.note("status %s", s) }
+func (w *world) FleetChanged(added, removed []NodeInfo) {
+	for _, n := range added {
+		w.note("added %s %s", n.Name, n.Status)
+	}
+	for _, n := range removed {
+		w.note("removed %s %s", n.Name, n.Status)
+	}
+}
 
 // start asks for a job; the answer is noted under the name.
 func (w *world) start(as string, req JobRequest) {
