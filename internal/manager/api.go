@@ -29,8 +29,14 @@ type Manager struct {
 	lastSession Session
 	jobs        map[uint32]*job
 	lastJob     uint32
-	status      string
-	over        bool
+
+	monitors         map[uint32]*monitor
+	lastMonitor      uint32
+	lastSubscription uint32
+	lastPeer         uint32
+
+	status string
+	over   bool
 
 	tick      *loop.Timer
 	tickEvery time.Duration
@@ -51,7 +57,7 @@ const (
 func New(cfg Config, events Events, log *slog.Logger) *Manager {
 	m := &Manager{
 		loop: loop.New(inbox), log: log, events: events,
-		sessions: make(map[Session]*session), jobs: make(map[uint32]*job), status: wire.StatusDown,
+		sessions: make(map[Session]*session), jobs: make(map[uint32]*job), monitors: make(map[uint32]*monitor), status: wire.StatusDown,
 	}
 	m.configure(cfg)
 	return m

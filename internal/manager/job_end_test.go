@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"example.org/ctrl/internal/wire"
 )
@@ -322,6 +324,41 @@ func TestResultWords(t *testing.T) {
 			t.Errorf("result %q is passed on as %q, want %q", word, got, want)
 		}
 	}
+}
+
+func TestLookUps(t *testing.T) {
+	in(t, Config{Nodes: fleet.Nodes}, func(w *world) {
+		if w.m.cfg.CallTimeout != DefaultCallTimeout || w.m.cfg.QueryTimeout != DefaultQueryTimeout {
+			t.Errorf("time limits are %v and %v where none are configured", w.m.cfg.CallTimeout, w.m.cfg.QueryTimeout)
+		}
+		l := w.connect("node1")
+		for id, name := range []string{1: "a.service", 2: "b.service", 3: "c.service"} {
+			if id > 0 {
+				w.start("job", ask(wire.Start, name))
+				l.answer(uint32(id), nil)
+			}
+		}
+		w.start("asking", ask(wire.Start, "d.service"))
+		w.take()
+		var ids []uint32
+		for _, j := range w.jobs() {
+			ids = append(ids, j.ID)
+		}
+		if !slices.Equal(ids, []uint32{1, 2, 3}) {
+			t.Errorf("jobs are listed as %v", ids)
+		}
+		for id := range uint32(6) {
+			w.m.Job(id, func(j JobInfo, err error) { w.note("%d: %s %s", id, j.Unit, kind(err)) })
+		}
+		w.expect("0:  NoSuchJob", "1: a.service ok", "2: b.service ok", "3: c.service ok", "4:  NoSuchJob", "5:  NoSuchJob")
+		w.m.Node("stranger", func(_ NodeInfo, err error) { w.note("%s", kind(err)) })
+		w.m.Node(strings.Repeat("x", 1000), func(_ NodeInfo, err error) { w.note("%t", len(err.Error()) < 200) })
+		w.expect("NoSuchNode", "true")
+		w.close(l, strings.Repeat("é", 1000))
+		if reason := w.node("node1").DisconnectReason; len(reason) > maxReason+3 || !utf8.ValidString(reason) {
+			t.Errorf("the reason is %q", reason)
+		}
+	})
 }
 
 func TestJobIDs(t *testing.T) {

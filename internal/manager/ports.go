@@ -33,6 +33,11 @@ type AgentLink interface {
 	CancelJob(job uint32, timeout time.Duration, done func(error))
 	// Call passes a method of wire.NodeMethods on, arguments and answer unopened.
 	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
+	// Subscribe asks for events of the units that a pattern matches: a unit name, or a glob.
+	// The answer is their present state; every event after it comes after it.
+	Subscribe(pattern string, timeout time.Duration, done func([]UnitRow, error))
+	// Unsubscribe ends what Subscribe began.
+	Unsubscribe(pattern string)
 	// Heartbeat sends one sign of life.
 	Heartbeat()
 	// LastReceived is when anything last arrived from the agent, with a monotonic reading, so
@@ -56,6 +61,52 @@ type Events interface {
 	// FleetChanged follows a Reconfigure that changed which nodes there are. The sessions of
 	// removed nodes have ended by then.
 	FleetChanged(added, removed []NodeInfo)
+	// UnitEvent is for the recipients of the monitors in audience, and for nobody else.
+	UnitEvent(e UnitEvent, audience []Audience)
+	// PeerRemoved tells one peer that it gets no more events of a monitor.
+	PeerRemoved(monitor uint32, peer, reason string)
+	// MonitorRemoved follows the end of a monitor.
+	MonitorRemoved(monitor uint32)
+}
+
+// UnitEventKind is one of the four signals of a monitor.
+type UnitEventKind uint8
+
+const (
+	UnitNew UnitEventKind = iota
+	UnitRemoved
+	UnitStateChanged
+	UnitPropertiesChanged
+)
+
+// UnitEvent is one thing that happened to one unit. For the pseudo-unit "*", which stands
+// for the node's agent, see parity.md section 5.
+type UnitEvent struct {
+	Kind       UnitEventKind
+	Node       string
+	Unit       string   // the primary name
+	Active     string   // UnitStateChanged
+	Sub        string   // UnitStateChanged
+	Reason     string   // "real" or "virtual"; not for UnitPropertiesChanged
+	Interface  string   // UnitPropertiesChanged
+	Properties wire.Raw // UnitPropertiesChanged, signature "a{sv}"
+}
+
+// Audience is one monitor that hears of an event, and its recipients: the owner, then the
+// peers in order of addition. To is not changed after it was given out.
+type Audience struct {
+	Monitor uint32
+	To      []string // unique bus names
+}
+
+// UnitRow is the present state of one unit as an agent reports it. Asked is the name in the
+// subscription, which may be an alias of ID.
+type UnitRow struct{ Asked, ID, Active, Sub string }
+
+// MonitorInfo is a monitor as the public API shows it.
+type MonitorInfo struct {
+	ID    uint32
+	Owner string // unique bus name
 }
 
 // JobRequest is what a caller asks of one unit.

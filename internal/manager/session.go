@@ -22,6 +22,7 @@ type session struct {
 	lastCall uint64
 	units    map[string][]*job // per unit: its jobs in order of admission
 	jobs     int               // jobs in units
+	watching watching
 	over     bool
 }
 
@@ -56,6 +57,7 @@ func (m *Manager) register(r Registration, reply func(Welcome, error)) {
 	reply(Welcome{
 		Session: s.id, HeartbeatInterval: s.pulse.interval, HeartbeatThreshold: s.pulse.threshold,
 	}, nil)
+	m.attachAll(s)
 	m.updateStatus()
 }
 
@@ -123,7 +125,7 @@ func (m *Manager) openSession(n *node, r Registration) *session {
 	m.lastSession++
 	s := &session{
 		id: m.lastSession, node: n, link: r.Link, identity: r.Identity,
-		calls: make(map[uint64]func(error)), units: make(map[string][]*job),
+		calls: make(map[uint64]func(error)), units: make(map[string][]*job), watching: newWatching(),
 	}
 	now := time.Now()
 	s.pulse = m.newPulse(s.id, now)
@@ -143,15 +145,14 @@ func (m *Manager) closed(id Session, reason string) {
 }
 
 // endSession ends a session and everything that belongs to it, in the order that api.md
-// promises: the node's Status, the calls under way, the jobs, the fleet's status.
+// promises: the node's Status, the calls under way, the jobs, what monitors were told of its
+// units, the fleet's status.
 func (m *Manager) endSession(s *session, reason string, closeLink bool) {
-	if s.over {
-		return
-	}
 	m.detach(s, reason, closeLink)
 	m.events.NodeChanged(s.node.info())
 	s.failCalls(s.node.offlineError())
 	m.cancelJobs(s.allJobs(), "node is offline")
+	m.endWatching(s)
 	m.updateStatus()
 }
 

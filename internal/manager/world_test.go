@@ -280,3 +280,49 @@ func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func textLog(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
+
+func (l *link) Subscribe(pattern string, limit time.Duration, done func([]UnitRow, error)) {
+	l.request("Subscribe "+pattern, limit, func(body wire.Raw, err error) { done(parseRows(string(body.Data)), err) })
+}
+
+func (l *link) Unsubscribe(pattern string) { l.w.note("%s< Unsubscribe %s", l.name, pattern) }
+
+// rows answers a subscription with lines of "id active sub" or "asked>id active sub".
+func (l *link) rows(pattern string, rows ...string) {
+	l.w.t.Helper()
+	l.reply("Subscribe "+pattern, wire.Raw{Data: []byte(strings.Join(rows, "\n"))}, nil)
+}
+
+func parseRows(text string) []UnitRow {
+	var rows []UnitRow
+	for _, line := range strings.Split(text, "\n") {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		asked, id, alias := strings.Cut(f[0], ">")
+		if !alias {
+			id = asked
+		}
+		rows = append(rows, UnitRow{Asked: asked, ID: id, Active: f[1], Sub: f[2]})
+	}
+	return rows
+}
+
+func (w *world) UnitEvent(e UnitEvent, audience []Audience) {
+	text := []string{"new", "removed", "state", "properties"}[e.Kind]
+	for _, part := range []string{e.Node, e.Unit, e.Active, e.Sub, e.Interface, e.Reason} {
+		if part != "" {
+			text += " " + part
+		}
+	}
+	for _, a := range audience {
+		text += fmt.Sprintf(" %d%v", a.Monitor, a.To)
+	}
+	w.note("%s", text)
+}
+
+func (w *world) PeerRemoved(monitor uint32, peer, reason string) {
+	w.note("peer removed %d %s %s", monitor, peer, reason)
+}
+func (w *world) MonitorRemoved(monitor uint32) { w.note("monitor removed %d", monitor) }
