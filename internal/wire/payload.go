@@ -67,3 +67,14 @@ const (
 	MemberJobDone   = "JobDone"  // signal (u job, s result)
 	MemberClosing   = "Closing"  // signal (s reason), both ways: the last message of a side that ends a session on purpose
 )
+
+// Members of the internal Agent interface that serve monitors.
+const (
+	MemberSubscribe             = "Subscribe"             // (s pattern → a(ssss) asked, id, active, sub)
+	MemberUnsubscribe           = "Unsubscribe"           // (s pattern)
+	MemberUnitNew               = "UnitNew"               // signal (s unit, s reason)
+	MemberUnitRemoved           = "UnitRemoved"           // signal (s unit, s reason)
+	MemberUnitStateChanged      = "UnitStateChanged"      // signal (s unit, s active, s sub, s reason)
+	MemberUnitPropertiesChanged = "UnitPropertiesChanged" // signal (s unit, s interface, a{sv} changed)
+	MemberUnitAlias             = "UnitAlias"             // signal (s name, s primary or "", s active, s sub)
+)
