@@ -1,0 +1,234 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"example.org/ctrl/internal/wire"
+)
+
+// buffer is memory for messages that comes from and goes back to a pool, so that an idle
+// connection holds none.
+type buffer struct{ b []byte }
+
+var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 4<<10)} }}
+
+const maxPooled = 1 << 20
+
+func getBuffer() *buffer { return buffers.Get().(*buffer) }
+
+func putBuffer(b *buffer) {
+	if cap(b.b) <= maxPooled {
+		b.b = b.b[:0]
+		buffers.Put(b)
+	}
+}
+
+// readMessages reads and dispatches until the connection ends, and says why it did.
+func (c *Conn) readMessages() error {
+	c.names = new(interner)
+	for {
+		b, err := c.br.Peek(fixedHeader)
+		if err != nil {
+			return readError(err, len(b) > 0)
+		}
+		f, err := parseFrame(b)
+		if err != nil {
+			return violation(err)
+		}
+		switch {
+		case f.header > maxHeader || f.total() > uint64(c.opt.MaxMessage):
+			err = c.tooLarge(&f)
+		case f.total() <= readBuffer:
+			err = c.readSmall(&f)
+		default:
+			err = c.readLarge(&f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func violation(err error) error { return fmt.Errorf("peer breaks the protocol: %w", err) }
+
+func readError(err error, within bool) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		if within {
+			return fmt.Errorf("%w in the middle of a message", errPeerClosed)
+		}
+		return errPeerClosed
+	}
+	return fmt.Errorf("cannot read: %w", err)
+}
+
+// readSmall handles a message that fits into the reader's buffer, in place.
+func (c *Conn) readSmall(f *frame) error {
+	n := int(f.total())
+	b, err := c.br.Peek(n)
+	if err != nil {
+		return readError(err, true)
+	}
+	if err := c.deliver(f, b); err != nil {
+		return err
+	}
+	spoil(b)
+	_, err = c.br.Discard(n)
+	return err
+}
+
+// readLarge handles any other message. Memory grows with what has come, not with what the
+// peer says will come.
+func (c *Conn) readLarge(f *frame) error {
+	const first = 64 << 10
+	buf := getBuffer()
+	defer putBuffer(buf)
+	total := int(f.total())
+	for have := 0; have < total; {
+		if have == cap(buf.b) || cap(buf.b) < first {
+			grown := make([]byte, have, min(total, max(first, 2*cap(buf.b))))
+			copy(grown, buf.b[:have])
+			buf.b = grown
+		}
+		n, err := io.ReadFull(c.br, buf.b[have:min(total, cap(buf.b))])
+		have += n
+		buf.b = buf.b[:have]
+		if err != nil {
+			return readError(err, true)
+		}
+	}
+	if err := c.deliver(f, buf.b); err != nil {
+		return err
+	}
+	spoil(buf.b)
+	return nil
+}
+
+// spoil makes the use of a body after its callback show in tests.
+func spoil(b []byte) {
+	if checkedBuild {
+		for i := range b {
+			b[i] = 0xdb
+		}
+	}
+}
+
+// tooLarge closes the connection to a peer. A bus's framing is good, and any of its users
+// may send us anything: there the message is left out, and the caller told.
+func (c *Conn) tooLarge(f *frame) error {
+	err := fmt.Errorf("message of %d bytes with a header of %d: at most %d and %d are accepted",
+		f.total(), f.header, c.opt.MaxMessage, maxHeader)
+	if !c.bus {
+		return violation(err)
+	}
+	c.opt.Log.Warn("message left out", "err", err)
+	if f.header <= readBuffer {
+		b, err := c.br.Peek(f.header)
+		if err != nil {
+			return readError(err, true)
+		}
+		if err := c.names.parseHeader(&c.msg, f, b); err != nil {
+			return violation(err)
+		}
+		c.msg.Body = wire.Raw{}
+		switch c.msg.Type {
+		case TypeCall:
+			c.ReplyError(&c.msg, wire.ErrLimitsExceeded.With("%v", err))
+		case TypeReturn, TypeError:
+			c.answered(&c.msg, wire.ErrLimitsExceeded.With("%v", err))
+		}
+	}
+	for left := f.total(); left > 0; {
+		n, err := c.br.Discard(int(min(left, 1<<20)))
+		left -= uint64(n)
+		if err != nil {
+			return readError(err, true)
+		}
+	}
+	return nil
+}
+
+// deliver checks a whole message and hands it to whom it is for.
+func (c *Conn) deliver(f *frame, b []byte) error {
+	m := &c.msg
+	if err := c.names.parseHeader(m, f, b[:f.header]); err != nil {
+		return violation(err)
+	}
+	body := b[f.header:]
+	if f.big && len(body) > 0 {
+		little, err := littleEndian(make([]byte, 0, len(body)), string(m.Body.Sig), body)
+		if err != nil {
+			return violation(fmt.Errorf("%v: %w", m, err))
+		}
+		body = little
+	}
+	if err := checkBody(string(m.Body.Sig), body); err != nil {
+		return violation(fmt.Errorf("%v: %w", m, err))
+	}
+	m.Body.Data = body[:len(body):len(body)]
+	if !c.bus {
+		m.Sender = ""
+	}
+	c.dispatch(m)
+	return nil
+}
+
+func (c *Conn) dispatch(m *Message) {
+	switch m.Type {
+	case TypeCall:
+		c.awaitRoom()
+		if c.ended() {
+			return
+		}
+		if !c.answerOwn(m) {
+			c.handle(m)
+		}
+	case TypeSignal:
+		if !c.ended() {
+			c.handle(m)
+		}
+	case TypeReturn:
+		c.answered(m, nil)
+	case TypeError:
+		c.answered(m, m.asError())
+	}
+}
+
+func (c *Conn) handle(m *Message) {
+	if c.opt.Handler != nil {
+		c.opt.Handler(c, m)
+		return
+	}
+	if m.Type == TypeCall {
+		c.ReplyError(m, UnknownMethod(m))
+	}
+}
+
+// UnknownMethod is the error for a call that nobody here handles.
+func UnknownMethod(m *Message) error {
+	return wire.ErrUnknownMethod.With("no method %q in interface %q on object %s", m.Member, m.Interface, m.Path)
+}
+
+// ended reports whether nothing more is to be delivered.
+func (c *Conn) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending || c.err != nil
+}
+
+// awaitRoom holds up further calls while answers to earlier ones pile up, so that a peer
+// that sends faster than it reads is slowed down by TCP and not closed.
+func (c *Conn) awaitRoom() {
+	high := int64(c.opt.WriteCap / 2)
+	if c.queued.Load() <= high {
+		return
+	}
+	c.mu.Lock()
+	for c.queued.Load() > high && c.err == nil {
+		c.changed.Wait()
+	}
+	c.mu.Unlock()
+}
