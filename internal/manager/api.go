@@ -210,10 +210,12 @@ func (m *Manager) Nodes(reply func([]NodeInfo)) {
 	m.post(func() { reply(infos(m.nodes)) }, func(error) { reply(nil) })
 }
 
-// Snapshot gives all nodes and all jobs of one moment, in the orders of Nodes and Jobs;
-// none after the core has ended.
-func (m *Manager) Snapshot(reply func([]NodeInfo, []JobInfo)) {
-	m.post(func() { reply(infos(m.nodes), m.listJobs()) }, func(error) { reply(nil, nil) })
+// Snapshot gives all of one moment; an empty one, with the status down, after the core has
+// ended.
+func (m *Manager) Snapshot(reply func(Snapshot)) {
+	m.post(func() {
+		reply(Snapshot{Status: m.status, Nodes: infos(m.nodes), Jobs: m.listJobs(), Monitors: m.listMonitors()})
+	}, func(error) { reply(Snapshot{Status: wire.StatusDown}) })
 }
 
 // Node finds one node. Errors: ErrNoSuchNode, ErrShuttingDown.

@@ -141,6 +141,15 @@ type NodeInfo struct {
 	Optional         bool
 }
 
+// Snapshot is everything that the public API shows, as of one moment and in the orders of
+// Manager.Nodes, Jobs and Monitors.
+type Snapshot struct {
+	Status   string
+	Nodes    []NodeInfo
+	Jobs     []JobInfo
+	Monitors []MonitorInfo
+}
+
 // Identity is who a peer has proved to be, before it says who it wants to be.
 type Identity struct {
 	// Node is the name that the peer's certificate carries, "" where there is none

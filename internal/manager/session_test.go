@@ -224,8 +224,9 @@ func TestReconfigure(t *testing.T) {
 		w.start("job", ask(wire.Start, "web.service"))
 		one.answer(1, nil)
 		w.take()
-		w.m.Snapshot(func(nodes []NodeInfo, jobs []JobInfo) { w.note("%d nodes, %d jobs", len(nodes), len(jobs)) })
-		w.expect("3 nodes, 1 jobs")
+		w.m.CreateMonitor(":1.1", func(uint32, error) {})
+		w.m.Snapshot(func(s Snapshot) { w.note("%s, %d nodes, %d jobs, %d monitors", s.Status, len(s.Nodes), len(s.Jobs), len(s.Monitors)) })
+		w.expect("up, 3 nodes, 1 jobs, 1 monitors")
 		changed := fleet
 		changed.Nodes = []NodeConfig{{Name: "node3"}, {Name: "node2", Optional: true}, {Name: "node3"}, {Name: "bad name"}}
 		w.m.log = silent() // the repetition and the bad name are logged as errors
