@@ -171,11 +171,11 @@ func (c *Conn) begin(call *Call, timeout time.Duration, done func(*Message, erro
 		Type: TypeCall, Flags: call.Flags &^ FlagNoReply, Path: call.Path, Interface: call.Interface,
 		Member: call.Member, Destination: call.Destination, Body: call.Body,
 	}
-	if err := c.checkSend(&m); err != nil {
-		return 0, err
+	if checkedBuild {
+		mustBeValid(m.Body)
 	}
 	c.mu.Lock()
-	if err := c.refused(); err != nil {
+	if err := c.admit(&m); err != nil {
 		c.mu.Unlock()
 		return 0, err
 	}

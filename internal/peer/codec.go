@@ -13,21 +13,26 @@ import (
 // structs with all their fields in order. Types with another name go by their kind.
 // Maps are written in the order of their keys. An error is of kind wire.ErrInvalidArgs.
 func Encode(args ...any) (wire.Raw, error) {
-	var e Encoder
-	var sig wire.Signature
+	if len(args) == 0 {
+		return wire.Raw{}, nil
+	}
+	e := Encoder{buf: make([]byte, 0, 64)}
+	var sigs [maxSignature]byte
+	sig := sigs[:0]
 	for i, arg := range args {
 		s, err := e.any(arg)
 		if err == nil {
 			err = e.err
 		}
-		if err == nil {
-			sig, err = joinSignatures(sig, s)
+		if err == nil && len(sig)+len(s) > maxSignature {
+			err = errSignatureLength
 		}
 		if err != nil {
 			return wire.Raw{}, wire.ErrInvalidArgs.With("argument %d cannot be sent: %v", i+1, err)
 		}
+		sig = append(sig, s...)
 	}
-	return wire.Raw{Sig: sig, Data: e.buf}, nil
+	return wire.Raw{Sig: wire.Signature(internSignature(sig)), Data: e.buf}, nil
 }
 
 // MustEncode is Encode for arguments that cannot be wrong; it panics where they are.

@@ -93,12 +93,16 @@ type Conn struct {
 	names    *interner
 	msg      Message // the one being delivered
 
-	queued atomic.Int64 // bytes that wait or are being written
+	queued     atomic.Int64 // bytes that wait or are being written
+	maxMessage atomic.Int64
+	deaf       atomic.Bool // calls and signals are not delivered any more
 
 	mu       sync.Mutex
 	changed  sync.Cond // broadcast when bytes were written and when the state changes
 	err      error     // why it was closed
-	ending   bool      // CloseWhenSent: no more sends, nothing more is delivered
+	ending   bool      // by CloseWhenSent: nothing more is sent
+	broken   error     // of the writer: nothing more can be sent
+	sent     checkedNames
 	out      *buffer
 	writing  bool
 	serial   uint32
@@ -136,6 +140,7 @@ func start(ctx context.Context, nc net.Conn, opt Options, server, bus bool,
 		done:    make(chan struct{}),
 	}
 	c.changed.L = &c.mu
+	c.maxMessage.Store(int64(opt.MaxMessage))
 	c.br = bufio.NewReaderSize((*source)(c), readBuffer)
 	if err := c.handshake(ctx, handshake); err != nil {
 		closeSocket(nc)
@@ -205,9 +210,12 @@ func (c *Conn) UniqueName() string {
 // Closing is closed as soon as the connection is no longer usable.
 func (c *Conn) Closing() <-chan struct{} { return c.closing }
 
-// Done is closed when the connection has ended: OnClose has returned and no goroutine is
-// left.
+// Done is closed when the connection has ended and OnClose has returned.
 func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// SetMaxMessage changes the limit of later messages, both ways: a peer that has not said who
+// it is need not be allowed what a registered one is. It does not change WriteCap.
+func (c *Conn) SetMaxMessage(bytes int) { c.maxMessage.Store(int64(bytes)) }
 
 // Err is why the connection was closed, nil while it is open.
 func (c *Conn) Err() error {
@@ -226,6 +234,7 @@ func (c *Conn) Close(reason error) {
 	c.mu.Lock()
 	first := c.err == nil
 	if first {
+		c.deaf.Store(true)
 		c.err = reason
 		close(c.closing)
 		c.changed.Broadcast()
@@ -239,14 +248,7 @@ func (c *Conn) Close(reason error) {
 // closeSocket closes the innermost connection first: the Close of a TLS connection would
 // first try to say goodbye to a peer that may not read.
 func closeSocket(nc net.Conn) {
-	inner := nc
-	for {
-		u, ok := inner.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		inner = u.NetConn()
-	}
+	inner := innermost(nc)
 	inner.Close()
 	if inner != nc {
 		nc.Close()
@@ -256,7 +258,7 @@ func closeSocket(nc net.Conn) {
 // lingerTime is how long CloseWhenSent waits for the peer to read and to close.
 const lingerTime = time.Second
 
-// CloseWhenSent delivers nothing more, sends what is waiting, and then closes the
+// CloseWhenSent delivers no more calls and signals, sends what is waiting, and then closes the
 // connection, within WriteTimeout and a second: for a last word that the peer should read.
 func (c *Conn) CloseWhenSent(reason error) {
 	if reason == nil {
@@ -268,12 +270,13 @@ func (c *Conn) CloseWhenSent(reason error) {
 		return
 	}
 	c.ending = true
+	c.deaf.Store(true)
 	go c.linger(reason)
 }
 
 func (c *Conn) linger(reason error) {
 	c.mu.Lock()
-	for c.err == nil && (c.writing || c.out != nil) {
+	for c.err == nil && c.writing {
 		c.changed.Wait()
 	}
 	closed := c.err != nil

@@ -276,26 +276,45 @@ func lowestBit(v uint16) int {
 	return n
 }
 
-// checkOutgoing refuses a message that the other side would have to close the connection for.
-func checkOutgoing(m *Message) error {
-	what, value := "", ""
-	switch {
-	case (m.Type == TypeCall || m.Type == TypeSignal) && !validPath(m.Path):
-		what, value = "object path", string(m.Path)
-	case (m.Interface != "" || m.Type == TypeSignal) && !validInterface(m.Interface):
-		what, value = "interface name", m.Interface
-	case (m.Type == TypeCall || m.Type == TypeSignal) && !validMember(m.Member):
-		what, value = "member name", m.Member
-	case m.Type == TypeError && !validInterface(m.ErrorName):
-		what, value = "error name", m.ErrorName
-	case m.Destination != "" && !validBusName(m.Destination):
-		what, value = "bus name", m.Destination
-	case m.Path == localPath || m.Interface == localInterface:
-		what, value = "use of a reserved name", m.Interface
-	default:
-		return nil
+// checkedNames remembers the last names that were sent, mostly the same ones again.
+type checkedNames struct {
+	path        wire.ObjectPath
+	iface       string
+	member      string
+	destination string
+}
+
+// check refuses a message that the other side would have to close the connection for.
+func (k *checkedNames) check(m *Message) error {
+	if m.Type == TypeCall || m.Type == TypeSignal {
+		if m.Path == "" || m.Path != k.path && !validPath(m.Path) || m.Path == localPath {
+			return wrongName("object path", string(m.Path))
+		}
+		if m.Member == "" || m.Member != k.member && !validMember(m.Member) {
+			return wrongName("member name", m.Member)
+		}
+		k.path, k.member = m.Path, m.Member
 	}
-	return wire.ErrInvalidArgs.With("cannot send: %q is not a valid %s", clip(value), what)
+	if m.Interface != "" || m.Type == TypeSignal {
+		if m.Interface == "" || m.Interface != k.iface && !validInterface(m.Interface) || m.Interface == localInterface {
+			return wrongName("interface name", m.Interface)
+		}
+		k.iface = m.Interface
+	}
+	if m.Destination != "" {
+		if m.Destination != k.destination && !validBusName(m.Destination) {
+			return wrongName("bus name", m.Destination)
+		}
+		k.destination = m.Destination
+	}
+	if m.Type == TypeError && !validInterface(m.ErrorName) {
+		return wrongName("error name", m.ErrorName)
+	}
+	return nil
+}
+
+func wrongName(what, value string) error {
+	return wire.ErrInvalidArgs.With("cannot send a message: %q is not a valid %s", clip(value), what)
 }
 
 // headerSize is an upper bound of what appendMessage puts before the body.

@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 	"unicode/utf8"
 )
@@ -110,24 +112,22 @@ func validPath[T text](s T) bool {
 
 // validText checks a string value: UTF-8 without NUL.
 func validText(s []byte) bool {
+	// Eight bytes at a time while all are ASCII and none is NUL: x-ones sets the high bit of
+	// a byte that is 0 and has no effect on others up to the first such byte.
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for len(s) >= 8 {
+		x := binary.LittleEndian.Uint64(s)
+		if (x|(x-ones))&highs != 0 {
+			break
+		}
+		s = s[8:]
+	}
 	for i, c := range s {
 		if c == 0 {
 			return false
 		}
 		if c >= utf8.RuneSelf {
-			return validUTF8(s[i:])
-		}
-	}
-	return true
-}
-
-func validUTF8(s []byte) bool {
-	if !utf8.Valid(s) {
-		return false
-	}
-	for _, c := range s {
-		if c == 0 {
-			return false
+			return utf8.Valid(s[i:]) && bytes.IndexByte(s[i:], 0) < 0
 		}
 	}
 	return true

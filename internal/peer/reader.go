@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 
 	"example.org/ctrl/internal/wire"
@@ -32,14 +33,14 @@ func (c *Conn) readMessages() error {
 	for {
 		b, err := c.br.Peek(fixedHeader)
 		if err != nil {
-			return readError(err, len(b) > 0)
+			return c.readError(err, len(b) > 0)
 		}
 		f, err := parseFrame(b)
 		if err != nil {
 			return violation(err)
 		}
 		switch {
-		case f.header > maxHeader || f.total() > uint64(c.opt.MaxMessage):
+		case f.header > maxHeader || f.total() > uint64(c.maxMessage.Load()):
 			err = c.tooLarge(&f)
 		case f.total() <= readBuffer:
 			err = c.readSmall(&f)
@@ -54,8 +55,13 @@ func (c *Conn) readMessages() error {
 
 func violation(err error) error { return fmt.Errorf("peer breaks the protocol: %w", err) }
 
-func readError(err error, within bool) error {
+// readError says why reading ended; within is true in the middle of a message.
+func (c *Conn) readError(err error, within bool) error {
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // set by writeFailed only
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.broken
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		if within {
 			return fmt.Errorf("%w in the middle of a message", errPeerClosed)
@@ -70,7 +76,7 @@ func (c *Conn) readSmall(f *frame) error {
 	n := int(f.total())
 	b, err := c.br.Peek(n)
 	if err != nil {
-		return readError(err, true)
+		return c.readError(err, true)
 	}
 	if err := c.deliver(f, b); err != nil {
 		return err
@@ -87,17 +93,16 @@ func (c *Conn) readLarge(f *frame) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	total := int(f.total())
-	for have := 0; have < total; {
-		if have == cap(buf.b) || cap(buf.b) < first {
-			grown := make([]byte, have, min(total, max(first, 2*cap(buf.b))))
-			copy(grown, buf.b[:have])
+	for have := 0; have < total; have = len(buf.b) {
+		if have == cap(buf.b) {
+			grown := make([]byte, have, max(first, min(total, 2*have)))
+			copy(grown, buf.b)
 			buf.b = grown
 		}
 		n, err := io.ReadFull(c.br, buf.b[have:min(total, cap(buf.b))])
-		have += n
-		buf.b = buf.b[:have]
+		buf.b = buf.b[:have+n]
 		if err != nil {
-			return readError(err, true)
+			return c.readError(err, true)
 		}
 	}
 	if err := c.deliver(f, buf.b); err != nil {
@@ -120,7 +125,7 @@ func spoil(b []byte) {
 // may send us anything: there the message is left out, and the caller told.
 func (c *Conn) tooLarge(f *frame) error {
 	err := fmt.Errorf("message of %d bytes with a header of %d: at most %d and %d are accepted",
-		f.total(), f.header, c.opt.MaxMessage, maxHeader)
+		f.total(), f.header, c.maxMessage.Load(), maxHeader)
 	if !c.bus {
 		return violation(err)
 	}
@@ -128,7 +133,7 @@ func (c *Conn) tooLarge(f *frame) error {
 	if f.header <= readBuffer {
 		b, err := c.br.Peek(f.header)
 		if err != nil {
-			return readError(err, true)
+			return c.readError(err, true)
 		}
 		if err := c.names.parseHeader(&c.msg, f, b); err != nil {
 			return violation(err)
@@ -145,7 +150,7 @@ func (c *Conn) tooLarge(f *frame) error {
 		n, err := c.br.Discard(int(min(left, 1<<20)))
 		left -= uint64(n)
 		if err != nil {
-			return readError(err, true)
+			return c.readError(err, true)
 		}
 	}
 	return nil
@@ -180,14 +185,14 @@ func (c *Conn) dispatch(m *Message) {
 	switch m.Type {
 	case TypeCall:
 		c.awaitRoom()
-		if c.ended() {
+		if c.deaf.Load() {
 			return
 		}
 		if !c.answerOwn(m) {
 			c.handle(m)
 		}
 	case TypeSignal:
-		if !c.ended() {
+		if !c.deaf.Load() {
 			c.handle(m)
 		}
 	case TypeReturn:
@@ -210,13 +215,6 @@ func (c *Conn) handle(m *Message) {
 // UnknownMethod is the error for a call that nobody here handles.
 func UnknownMethod(m *Message) error {
 	return wire.ErrUnknownMethod.With("no method %q in interface %q on object %s", m.Member, m.Interface, m.Path)
-}
-
-// ended reports whether nothing more is to be delivered.
-func (c *Conn) ended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ending || c.err != nil
 }
 
 // awaitRoom holds up further calls while answers to earlier ones pile up, so that a peer

@@ -13,20 +13,26 @@ import (
 // writeChunk is how many bytes the peer must take within WriteTimeout.
 const writeChunk = 256 << 10
 
-// checkSend refuses a message that may not be sent: wrong names, or too large.
-func (c *Conn) checkSend(m *Message) error {
-	if err := checkOutgoing(m); err != nil {
+// admit refuses a message that cannot be sent: wrong names, too large, or the connection is
+// closed. The lock is held.
+func (c *Conn) admit(m *Message) error {
+	switch {
+	case c.err != nil:
+		return disconnected(c.err)
+	case c.broken != nil:
+		return disconnected(c.broken)
+	case c.ending:
+		return disconnected(errClosedHere)
+	}
+	if err := c.sent.check(m); err != nil {
 		return err
 	}
 	header := headerSize(m)
 	if header > maxHeader {
 		return wire.ErrLimitsExceeded.With("header of %d bytes is larger than %d", header, maxHeader)
 	}
-	if size := header + len(m.Body.Data); size > c.opt.MaxMessage {
+	if size := header + len(m.Body.Data); int64(size) > c.maxMessage.Load() {
 		return c.sizeError(size)
-	}
-	if checkedBuild {
-		mustBeValid(m.Body)
 	}
 	return nil
 }
@@ -36,16 +42,16 @@ func (c *Conn) sizeError(size int) error {
 	if c.bus {
 		hint = "; ask for less, for example with ListUnitsFiltered"
 	}
-	return wire.ErrLimitsExceeded.With("message of %d bytes is larger than %d%s", size, c.opt.MaxMessage, hint)
+	return wire.ErrLimitsExceeded.With("message of %d bytes is larger than %d%s", size, c.maxMessage.Load(), hint)
 }
 
 // send queues a message that expects no answer.
 func (c *Conn) send(m *Message) error {
-	if err := c.checkSend(m); err != nil {
-		return err
+	if checkedBuild {
+		mustBeValid(m.Body)
 	}
 	c.mu.Lock()
-	if err := c.refused(); err != nil {
+	if err := c.admit(m); err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -54,17 +60,6 @@ func (c *Conn) send(m *Message) error {
 	if err != nil {
 		c.Close(err)
 		return disconnected(err)
-	}
-	return nil
-}
-
-// refused says why nothing can be sent any more. The lock is held.
-func (c *Conn) refused() error {
-	if c.err != nil {
-		return disconnected(c.err)
-	}
-	if c.ending {
-		return disconnected(errClosedHere)
 	}
 	return nil
 }
@@ -102,14 +97,14 @@ func (c *Conn) nextSerial() uint32 {
 // takes all that has gathered meanwhile.
 func (c *Conn) write() {
 	c.mu.Lock()
-	for c.out != nil && c.err == nil {
+	for c.out != nil && c.err == nil && c.broken == nil {
 		buf := c.out
 		c.out = nil
 		c.mu.Unlock()
 		err := c.writeOut(buf.b)
 		putBuffer(buf)
 		if err != nil {
-			c.Close(err)
+			c.writeFailed(err)
 		}
 		c.mu.Lock()
 	}
@@ -123,10 +118,7 @@ func (c *Conn) writeOut(b []byte) error {
 		chunk := b[:min(len(b), writeChunk)]
 		c.nc.SetWriteDeadline(time.Now().Add(c.opt.WriteTimeout))
 		if _, err := c.nc.Write(chunk); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return fmt.Errorf("peer does not read: it took too few bytes within %v", c.opt.WriteTimeout)
-			}
-			return fmt.Errorf("cannot write: %w", err)
+			return err
 		}
 		b = b[len(chunk):]
 		was := c.queued.Add(-int64(len(chunk))) + int64(len(chunk))
@@ -137,6 +129,19 @@ func (c *Conn) writeOut(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// writeFailed ends the connection. A peer that is gone may have said why before it went, so
+// what has arrived is still read.
+func (c *Conn) writeFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.Close(fmt.Errorf("peer does not read: it took too few bytes within %v", c.opt.WriteTimeout))
+		return
+	}
+	c.mu.Lock()
+	c.broken = fmt.Errorf("cannot write: %w", err)
+	c.mu.Unlock()
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 }
 
 // Send sends a call that wants no answer.
