@@ -261,11 +261,14 @@ func (m *Manager) removePeer(owner string, id, peerID uint32, reason string) err
 	return nil
 }
 
-// clientGone ends what belonged to a client that has left the bus.
+// clientGone ends what belonged to a client that has left the bus, or to all for "".
 func (m *Manager) clientGone(name string) {
 	for _, id := range slices.Sorted(maps.Keys(m.monitors)) {
 		mon := m.monitors[id]
-		if mon.owner == name {
+		if name == "" {
+			mon.setPeers(nil) // nobody is left to be told
+		}
+		if mon.owner == name || name == "" {
 			m.log.Debug("monitor closed: its owner left the bus", slog.Uint64("monitor", uint64(id)))
 			m.closeMonitor(mon)
 			continue

@@ -51,7 +51,8 @@ func (m *Manager) RemovePeer(owner string, monitor, peer uint32, reason string, 
 }
 
 // ClientGone says that a unique name has left the bus: its monitors end, and it is no longer
-// a peer of others.
+// a peer of others. "" says that the bus itself is gone and all names with it; a new bus
+// gives the same names to others.
 func (m *Manager) ClientGone(name string) {
 	m.post(func() { m.clientGone(name) }, ignore)
 }

@@ -194,6 +194,16 @@ func TestMonitorPeersAndClientsThatLeave(t *testing.T) {
 	})
 }
 
+func TestMonitorsEndWithTheirBus(t *testing.T) {
+	in(t, fleet, func(w *world) {
+		first, second := w.monitor(":1.1"), w.monitor(":1.2")
+		w.m.AddPeer(":1.1", first, ":1.3", func(uint32, error) {})
+		w.take()
+		w.m.ClientGone("")
+		w.expect(fmt.Sprint("monitor removed ", first), fmt.Sprint("monitor removed ", second))
+	})
+}
+
 func TestMonitorRefusesBadPatterns(t *testing.T) {
 	in(t, fleet, func(w *world) {
 		mon := w.monitor(":1.1")
