@@ -44,7 +44,7 @@ var adapters = []string{
 	"internal/managerbus", "internal/agentbus", "internal/authz", "internal/sdnotify",
 }
 
-var testSupport = []string{"internal/systemdtest", "internal/clustertest", "internal/lab", "internal/pki/pkitest"}
+var testSupport = []string{"internal/systemdtest", "internal/clustertest", "internal/lab", "internal/pki/pkitest", "internal/bustest"}
 
 var rules = []rule{
 	{from: cores, to: []string{"net", "os", "os/exec", "syscall", "golang.org/x/sys/unix"}, direct: true,
@@ -60,7 +60,7 @@ var rules = []rule{
 		why: "test support does not belong into a program"},
 	{from: []string{"*"}, except: []string{"internal/client", "test/...", "bench/..."}, to: []string{"github.com/godbus/dbus/v5"}, direct: true,
 		why: "daemons have one D-Bus stack, internal/peer"},
-	{from: []string{"*"}, except: []string{"internal/lab", "test/...", "bench/...", "internal/journal", "internal/nodefiles", "internal/client", "internal/ctl/..."},
+	{from: []string{"*"}, except: []string{"internal/lab", "internal/bustest", "test/...", "bench/...", "internal/journal", "internal/nodefiles", "internal/client", "internal/ctl/..."},
 		to: []string{"os/exec"}, direct: true, why: "child processes are started in few known places"},
 	{from: []string{"internal/unit", "internal/backoff", "internal/loop", "internal/version", "internal/wire"},
 		to: []string{"*"}, why: "a leaf imports the standard library only"},

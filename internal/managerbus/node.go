@@ -1,0 +1,110 @@
+package managerbus
+
+import (
+	"example.org/ctrl/internal/busobject"
+	"example.org/ctrl/internal/manager"
+	"example.org/ctrl/internal/peer"
+	"example.org/ctrl/internal/wire"
+)
+
+const nodesPath = wire.RootPath + "/node"
+
+func (b *Bus) nodeClass() *busobject.Class {
+	methods := make(map[string]busobject.Method)
+	for i := range wire.NodeMethods {
+		m := &wire.NodeMethods[i]
+		methods[m.Name] = busobject.Method{Serve: b.nodeMethod(m), About: aboutUnit(m)}
+	}
+	b.nodeIface = busobject.NewInterface(wire.NodeInterface, methods, map[string]busobject.Getter{
+		"Name":                       busobject.Property(func(n manager.NodeInfo) any { return n.Name }),
+		"Status":                     busobject.Property(func(n manager.NodeInfo) any { return n.Status }),
+		"PeerIp":                     busobject.Property(func(n manager.NodeInfo) any { return n.Address }),
+		"LastSeenTimestamp":          busobject.Property(func(n manager.NodeInfo) any { return busobject.Realtime(n.LastSeen) }),
+		"LastSeenTimestampMonotonic": busobject.Property(func(n manager.NodeInfo) any { return busobject.Monotonic(n.LastSeen) }),
+		"StatusTimestamp":            busobject.Property(func(n manager.NodeInfo) any { return busobject.Realtime(n.StatusSince) }),
+		"DisconnectReason":           busobject.Property(func(n manager.NodeInfo) any { return n.DisconnectReason }),
+		"Facts":                      busobject.Property(func(n manager.NodeInfo) any { return n.Facts }),
+	})
+	return &busobject.Class{
+		At: func(p wire.ObjectPath) bool {
+			name, ok := wire.ParseNodePath(p)
+			return ok && wire.ValidNodeName(name)
+		},
+		Below: nodesPath,
+		Load: func(p wire.ObjectPath, reply func(any, error)) {
+			name, _ := wire.ParseNodePath(p)
+			b.core.Node(name, func(n manager.NodeInfo, err error) { reply(n, err) })
+		},
+		Interfaces: []*busobject.Interface{b.nodeIface},
+	}
+}
+
+func (b *Bus) nodeMethod(m *wire.NodeMethod) func(*busobject.Call) {
+	if m.Kind == wire.JobMethod {
+		return func(c *busobject.Call) { b.startJob(c, m) }
+	}
+	return func(c *busobject.Call) {
+		name, _ := wire.ParseNodePath(c.Path)
+		b.core.CallNode(name, m.Name, c.Args, func(body wire.Raw, err error) {
+			if err != nil {
+				c.Fail(gone(c, err, wire.ErrNoSuchNode))
+				return
+			}
+			c.ReplyBody(body)
+		})
+	}
+}
+
+func (b *Bus) startJob(c *busobject.Call, m *wire.NodeMethod) {
+	req, err := jobRequest(c, m)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	b.core.StartJob(req, func(id uint32, err error) {
+		if err != nil {
+			c.Fail(gone(c, err, wire.ErrNoSuchNode))
+			return
+		}
+		c.Reply(wire.JobPath(id))
+	})
+}
+
+// jobRequest reads "ss", and for a transient unit what follows. A method that is no verb of
+// its own starts a unit.
+func jobRequest(c *busobject.Call, m *wire.NodeMethod) (manager.JobRequest, error) {
+	var req manager.JobRequest
+	req.Node, _ = wire.ParseNodePath(c.Path)
+	verb, named := wire.VerbOfMethod(m.Name)
+	req.Verb = verb
+	args := c.Args
+	if !named {
+		head, rest, err := peer.SplitBody(args, 2)
+		if err != nil {
+			return req, err
+		}
+		args, req.Verb, req.Transient = head, wire.Start, &rest
+	}
+	return req, peer.Decode(args, &req.Unit, &req.Mode)
+}
+
+// aboutUnit says which units on which node a call names: its first argument, where that is
+// a unit or a list of unit files.
+func aboutUnit(m *wire.NodeMethod) func(*busobject.Call) (busobject.About, error) {
+	return func(c *busobject.Call) (about busobject.About, err error) {
+		about.Node, _ = wire.ParseNodePath(c.Path)
+		lists := m.Kind == wire.ChangeMethod && len(m.In) > 1 && m.In[:2] == "as"
+		if !m.UnitArg && !lists {
+			return about, nil
+		}
+		first, _, err := peer.SplitBody(c.Args, 1)
+		if err != nil {
+			return about, err
+		}
+		if lists {
+			return about, peer.Decode(first, &about.Units)
+		}
+		about.Units = make([]string, 1)
+		return about, peer.Decode(first, &about.Units[0])
+	}
+}
