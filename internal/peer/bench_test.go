@@ -100,7 +100,7 @@ func BenchmarkSignals(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		for client.queued.Load() > 1<<20 {
+		for client.queued.Load() > 128<<10 {
 			runtime.Gosched()
 		}
 		if err := client.Signal("/org/example/ctrl1/internal", "org.example.ctrl1.internal.Agent", "JobState", body); err != nil {

@@ -92,6 +92,7 @@ type Conn struct {
 	br       *bufio.Reader
 	names    *interner
 	msg      Message // the one being delivered
+	warned   bool    // of a message that was left out
 
 	queued     atomic.Int64 // bytes that wait or are being written
 	maxMessage atomic.Int64

@@ -8,8 +8,8 @@
 //
 //   - The other side is hostile until checked. Sizes, nesting, strings, paths, names,
 //     booleans and padding are checked before a message is delivered; a violation closes the
-//     connection. On a bus, whose framing can be trusted, a message that is only too large is
-//     left out instead: any user of the bus may send one.
+//     connection. On a bus, whose framing can be trusted and where any user may send us
+//     anything, the message is left out instead.
 //   - What is delivered is valid by construction: a wire.Raw or wire.Value made here is
 //     little-endian and may be sent on unopened.
 //   - One reader goroutine calls the handler and answers' callbacks in order of arrival. A

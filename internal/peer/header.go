@@ -92,47 +92,78 @@ const (
 )
 
 const (
-	internSlots  = 64
+	internSets   = 16
+	internWays   = 4
 	internLength = maxName // longer strings are not kept
 )
 
+type internSlot struct {
+	s    string
+	kind uint8
+}
+
 // interner remembers the strings that headers repeat, so that they are checked and
-// allocated once. Its size is fixed: what a peer sends can only displace, not grow.
+// allocated once. Its size is fixed: what a peer sends can only displace, not grow. Within
+// a set, strings that come often move to the front and those that came once fall out.
 type interner struct {
-	slots [internSlots]struct {
-		s    string
-		kind uint8
-	}
+	sets [internSets][internWays]internSlot
 }
 
 var internSeed = maphash.MakeSeed()
 
 // get checks b as kind says and makes a string of it; ok is false where b is not valid.
 func (t *interner) get(kind uint8, b []byte) (s string, ok bool) {
-	slot := &t.slots[maphash.Bytes(internSeed, b)%internSlots]
-	if slot.kind == kind && slot.s == string(b) {
-		return slot.s, true
+	set := &t.sets[maphash.Bytes(internSeed, b)%internSets]
+	for i := range set {
+		if set[i].s != string(b) || set[i].kind != kind {
+			continue
+		}
+		s = set[i].s
+		if i > 0 {
+			set[i], set[i-1] = set[i-1], set[i]
+		}
+		return s, true
 	}
-	switch kind {
-	case internPath:
-		ok = validPath(b)
-	case internInterface:
-		ok = validInterface(b)
-	case internMember:
-		ok = validMember(b)
-	case internBusName:
-		ok = validBusName(b)
-	case internSig:
-		ok = checkSignature(b) == nil
-	}
-	if !ok {
+	if !validKind(kind, b) {
 		return "", false
 	}
 	s = string(b)
 	if len(s) <= internLength {
-		slot.s, slot.kind = s, kind
+		set[internWays-1] = internSlot{s, kind}
 	}
 	return s, true
+}
+
+func validKind(kind uint8, b []byte) bool {
+	switch kind {
+	case internPath:
+		return validPath(b)
+	case internInterface:
+		return validInterface(b)
+	case internMember:
+		return validMember(b)
+	case internBusName:
+		return validBusName(b)
+	}
+	return checkSignature(b) == nil
+}
+
+// parseBody checks the body of a message whose header has been parsed. m.Body shares its
+// memory where it can.
+func parseBody(m *Message, f *frame, body []byte) error {
+	sig := string(m.Body.Sig)
+	if f.big && len(body) > 0 {
+		little, err := littleEndian(make([]byte, 0, len(body)), sig, body)
+		if err != nil {
+			return fmt.Errorf("%v: %w", m, err)
+		}
+		body = little
+	}
+	if err := checkBody(sig, body); err != nil {
+		return fmt.Errorf("%v: %w", m, err)
+	}
+	m.Body.Data = body[:len(body):len(body)]
+	return nil
 }
 
 // parseHeader fills m from a header that is whole, and checks it. The body's signature is

@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -129,22 +131,18 @@ func (c *Conn) tooLarge(f *frame) error {
 	if !c.bus {
 		return violation(err)
 	}
-	c.opt.Log.Warn("message left out", "err", err)
-	if f.header <= readBuffer {
-		b, err := c.br.Peek(f.header)
-		if err != nil {
-			return c.readError(err, true)
+	if f.header > readBuffer {
+		c.leaveOut(nil, err)
+	} else {
+		b, readErr := c.br.Peek(f.header)
+		if readErr != nil {
+			return c.readError(readErr, true)
 		}
-		if err := c.names.parseHeader(&c.msg, f, b); err != nil {
-			return violation(err)
+		m := &c.msg
+		if c.names.parseHeader(m, f, b) != nil {
+			m = nil
 		}
-		c.msg.Body = wire.Raw{}
-		switch c.msg.Type {
-		case TypeCall:
-			c.ReplyError(&c.msg, wire.ErrLimitsExceeded.With("%v", err))
-		case TypeReturn, TypeError:
-			c.answered(&c.msg, wire.ErrLimitsExceeded.With("%v", err))
-		}
+		c.leaveOut(m, err)
 	}
 	for left := f.total(); left > 0; {
 		n, err := c.br.Discard(int(min(left, 1<<20)))
@@ -156,24 +154,46 @@ func (c *Conn) tooLarge(f *frame) error {
 	return nil
 }
 
+// leaveOut tells whom it concerns that a message from the bus is not delivered; m is nil
+// where its header cannot be read.
+func (c *Conn) leaveOut(m *Message, err error) {
+	level := slog.LevelDebug // whoever sends such a message can send a million
+	if !c.warned {
+		level, c.warned = slog.LevelWarn, true
+	}
+	c.opt.Log.Log(context.Background(), level, "message from the bus left out", "err", err)
+	if m == nil {
+		return
+	}
+	m.Body = wire.Raw{}
+	failed := wire.ErrLimitsExceeded.With("message not accepted: %v", err)
+	switch m.Type {
+	case TypeCall:
+		c.ReplyError(m, failed)
+	case TypeReturn, TypeError:
+		c.answered(m, failed)
+	}
+}
+
 // deliver checks a whole message and hands it to whom it is for.
 func (c *Conn) deliver(f *frame, b []byte) error {
 	m := &c.msg
-	if err := c.names.parseHeader(m, f, b[:f.header]); err != nil {
+	err := c.names.parseHeader(m, f, b[:f.header])
+	header := err == nil
+	if header {
+		err = parseBody(m, f, b[f.header:])
+	}
+	switch {
+	case err == nil:
+	case !c.bus:
 		return violation(err)
+	case header:
+		c.leaveOut(m, err)
+		return nil
+	default:
+		c.leaveOut(nil, err)
+		return nil
 	}
-	body := b[f.header:]
-	if f.big && len(body) > 0 {
-		little, err := littleEndian(make([]byte, 0, len(body)), string(m.Body.Sig), body)
-		if err != nil {
-			return violation(fmt.Errorf("%v: %w", m, err))
-		}
-		body = little
-	}
-	if err := checkBody(string(m.Body.Sig), body); err != nil {
-		return violation(fmt.Errorf("%v: %w", m, err))
-	}
-	m.Body.Data = body[:len(body):len(body)]
 	if !c.bus {
 		m.Sender = ""
 	}
