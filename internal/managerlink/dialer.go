@@ -40,6 +40,9 @@ type Settings struct {
 	// the other end. It leaves the connection open when it fails. nil: TLS=no.
 	Secure func(ctx context.Context, nc net.Conn) (net.Conn, error)
 	TCP    sockopt.TCP
+	// Connect opens a connection, within ctx. nil: by this machine's network; a whole fleet in
+	// one process has another.
+	Connect func(ctx context.Context, network, endpoint string) (net.Conn, error)
 }
 
 // Dialer is agent.Dialer over TCP and unix sockets.
@@ -136,9 +139,7 @@ func (d *Dialer) open(ctx context.Context, a peer.Address) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Keepalive is set with the rest of the options.
-	dialer := net.Dialer{Timeout: dialTime, KeepAlive: -1, Resolver: d.resolver}
-	nc, err := dialer.DialContext(ctx, network, endpoint)
+	nc, err := d.connect(ctx, network, endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +162,17 @@ func (d *Dialer) open(ctx context.Context, a peer.Address) (*link, error) {
 		return nil, ctx.Err()
 	}
 	return l, nil
+}
+
+func (d *Dialer) connect(ctx context.Context, network, endpoint string) (net.Conn, error) {
+	if connect := d.settings.Load().Connect; connect != nil {
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		return connect(ctx, network, endpoint)
+	}
+	// Keepalive is set with the rest of the options.
+	dialer := net.Dialer{Timeout: dialTime, KeepAlive: -1, Resolver: d.resolver}
+	return dialer.DialContext(ctx, network, endpoint)
 }
 
 // inTime words what a deadline does to a connection.
