@@ -75,7 +75,11 @@ func (m *Message) AllowInteraction() bool { return m.Flags&FlagAllowInteraction 
 func (m *Message) String() string {
 	switch m.Type {
 	case TypeCall:
-		return fmt.Sprintf("call of %s.%s on %s", m.Interface, m.Member, m.Path)
+		name := m.Member
+		if m.Interface != "" {
+			name = m.Interface + "." + name
+		}
+		return fmt.Sprintf("call of %s on %s", name, m.Path)
 	case TypeReturn:
 		return fmt.Sprintf("answer to call %d", m.ReplySerial)
 	case TypeError:
