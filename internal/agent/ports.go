@@ -23,7 +23,18 @@ type Systemd interface {
 	CancelJob(job uint32, timeout time.Duration, done func(error))
 	// Call carries out a query or change of wire.NodeMethods, answer unopened.
 	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
+	// Jobs lists the ids of all jobs in systemd's queue.
+	Jobs(timeout time.Duration, done func([]uint32, error))
+	// Units tells the present state of the loaded units that a name or glob matches. For a
+	// name that is an alias the row's ID is the primary name.
+	Units(pattern string, timeout time.Duration, done func([]UnitRow, error))
+	// Watch says which units' signals are wanted from now on; nil is none. wanted is called
+	// from any goroutine.
+	Watch(wanted func(unit string) bool)
 }
+
+// UnitRow is the present state of one unit, asked for by the name or glob Asked.
+type UnitRow struct{ Asked, ID, Active, Sub string }
 
 // Dialer opens links to managers.
 type Dialer interface {
@@ -45,6 +56,11 @@ type ManagerLink interface {
 	Heartbeat()
 	JobState(job uint32, state string)
 	JobDone(job uint32, result string)
+	UnitNew(unit, reason string)
+	UnitRemoved(unit, reason string)
+	UnitStateChanged(unit, active, sub, reason string)
+	UnitPropertiesChanged(unit, iface string, changed map[string]wire.Value)
+	UnitAlias(UnitRow)
 	// LastReceived is when anything last arrived from the manager. Safe from any goroutine.
 	LastReceived() time.Time
 	// Close ends the connection. Agent.Closed follows, once, also if the manager closed first.
@@ -102,4 +118,12 @@ type Config struct {
 	// QuietAfter is the number of failed tries after which an unchanged reason is logged
 	// no more; at most 0 is never.
 	QuietAfter int
+	// Facts are told to the manager beside those of systemd.
+	Facts map[string]wire.Value
+	// CheckAddress refuses what is no D-Bus address, for SwitchManager.
+	CheckAddress func(string) error
+	// SetLogLevel and Shutdown carry out what the manager asks of the agent itself. They
+	// are called on the core's goroutine and do not block.
+	SetLogLevel func(level string) error
+	Shutdown    func()
 }

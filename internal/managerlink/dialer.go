@@ -31,6 +31,8 @@ type Core interface {
 	StartJob(s agent.Session, req agent.JobRequest, reply func(error))
 	CancelJob(s agent.Session, job uint32, reply func(error))
 	Call(s agent.Session, method string, args wire.Raw, reply func(wire.Raw, error))
+	Subscribe(s agent.Session, pattern string, reply func([]agent.UnitRow, error))
+	Unsubscribe(s agent.Session, pattern string)
 	Closed(s agent.Session, err error)
 }
 

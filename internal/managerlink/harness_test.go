@@ -46,6 +46,15 @@ func (f *fakeCore) Call(s agent.Session, method string, args wire.Raw, reply fun
 	go reply(peer.MustEncode("enabled"), nil)
 }
 
+func (f *fakeCore) Subscribe(s agent.Session, pattern string, reply func([]agent.UnitRow, error)) {
+	f.events <- "subscribe " + pattern
+	reply([]agent.UnitRow{{Asked: pattern, ID: pattern, Active: "active", Sub: "running"}}, nil)
+}
+
+func (f *fakeCore) Unsubscribe(s agent.Session, pattern string) {
+	f.events <- "unsubscribe " + pattern
+}
+
 func (f *fakeCore) Closed(s agent.Session, err error) {
 	f.events <- fmt.Sprintf("closed %d %v", s, err)
 }

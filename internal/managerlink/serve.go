@@ -47,6 +47,9 @@ func (l *link) call(m *peer.Message) {
 		l.core.CancelJob(l.session, job, l.empty(m))
 		return
 	}
+	if l.subscription(m) {
+		return
+	}
 	method, ok := wire.NodeMethodByName(m.Member)
 	switch {
 	case !ok:

@@ -59,6 +59,7 @@ var (
 	ErrNameHasNoOwner    = &Error{Name: "org.freedesktop.DBus.Error.NameHasNoOwner"}
 	ErrInteractiveAuth   = &Error{Name: "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"}
 	ErrSystemdNoSuchUnit = &Error{Name: SystemdName + ".NoSuchUnit"}
+	ErrSystemdNoSuchJob  = &Error{Name: SystemdName + ".NoSuchJob"}
 	ErrSystemdUnitMasked = &Error{Name: SystemdName + ".UnitMasked"}
 )
 

@@ -38,6 +38,9 @@ type JobRow struct {
 	Path  ObjectPath
 }
 
+// AgentUnit is the unit that the agent itself runs as on a node.
+const AgentUnit = "ctrl-agent.service"
+
 // Keys of the facts that an agent gives in Register, and of Node.Facts.
 const (
 	FactAgentVersion   = "AgentVersion"

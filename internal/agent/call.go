@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"slices"
+
+	"example.org/ctrl/internal/unit"
+	"example.org/ctrl/internal/wire"
+)
+
+// MaxCalls is how many calls of the manager may be with systemd at a time.
+const MaxCalls = 4096
+
+// unitFileChanges may take the agent's own unit away.
+var unitFileChanges = map[string]string{"MaskUnitFiles": "mask", "DisableUnitFiles": "disable"}
+
+// unitChanges may stop the agent's own unit from working.
+var unitChanges = map[string]string{"KillUnit": "kill", "FreezeUnit": "freeze"}
+
+func (a *Agent) call(s Session, name string, args wire.Raw, reply func(wire.Raw, error)) {
+	if err := a.mayCall(s, name, args); err != nil {
+		reply(wire.Raw{}, err)
+		return
+	}
+	method, _ := wire.NodeMethodByName(name)
+	if method.Kind == wire.AgentMethod {
+		reply(wire.Raw{}, a.callSelf(name, args))
+		return
+	}
+	a.conn.calls++
+	a.systemd.Call(name, args, a.cfg.CallTimeout, func(body wire.Raw, err error) {
+		a.loop.Defer(func() {
+			a.conn.calls--
+			reply(body, err)
+		})
+	})
+}
+
+func (a *Agent) mayCall(s Session, name string, args wire.Raw) error {
+	method, ok := wire.NodeMethodByName(name)
+	switch {
+	case a.current(s) != nil:
+		return a.current(s)
+	case !ok || method.Kind == wire.JobMethod:
+		return wire.ErrUnknownMethod.With("%q is no query or change of a node", name)
+	case args.Sig != method.In:
+		return wire.ErrInvalidArgs.With("%s takes arguments of type %q, not %q", name, string(method.In), string(args.Sig))
+	case a.conn.calls >= MaxCalls:
+		return wire.ErrLimitsExceeded.With("%d calls are under way on this node already", a.conn.calls)
+	}
+	first, _ := args.FirstStrings()
+	if verb, ok := unitFileChanges[name]; ok && slices.ContainsFunc(first, isAgent) {
+		return protected(verb)
+	}
+	if verb, ok := unitChanges[name]; ok && slices.ContainsFunc(first, isAgent) {
+		return protected(verb)
+	}
+	if method.UnitArg && name != "GetUnitFileState" {
+		if err := unit.CheckInstance(first[0]); err != nil {
+			return wire.ErrInvalidArgs.With("%v", err)
+		}
+	}
+	return nil
+}
+
+func isAgent(name string) bool { return name == wire.AgentUnit }
+
+// callSelf is what the manager asks of the agent itself.
+func (a *Agent) callSelf(name string, args wire.Raw) error {
+	var arg string
+	if first, ok := args.FirstStrings(); ok {
+		arg = first[0]
+	}
+	switch {
+	case name == "SwitchManager":
+		// After the answer has left: the link ends with it.
+		if a.cfg.CheckAddress != nil {
+			if err := a.cfg.CheckAddress(arg); err != nil {
+				return wire.ErrInvalidArgs.With("manager address %q: %v", arg, err)
+			}
+		}
+		a.later(func() {
+			if err := a.switchManager(arg); err != nil {
+				a.log.Warn("cannot switch to another manager", keyErr, err)
+			}
+		})
+		return nil
+	case name == "SetLogLevel" && a.cfg.SetLogLevel != nil:
+		return a.cfg.SetLogLevel(arg)
+	case name == "Shutdown" && a.cfg.Shutdown != nil:
+		a.log.Info("shutting down at the manager's request")
+		a.later(a.cfg.Shutdown)
+		return nil
+	}
+	return wire.ErrUnknownMethod.With("this agent does not know %s", name)
+}

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"example.org/ctrl/internal/machine"
+	"example.org/ctrl/internal/wire"
+)
+
+type jobState string
+
+const (
+	jobAsking  jobState = "asking"
+	jobTaken   jobState = "taken"
+	jobRunning jobState = "running"
+	jobEnded   jobState = "ended"
+)
+
+var jobMachine = machine.Table[jobState]{
+	Name: "Job (agent)",
+	Moves: []machine.Move[jobState]{
+		{From: machine.New, To: jobAsking, Why: "the manager asked for it, systemd was asked"},
+		{From: jobAsking, To: jobTaken, Why: "systemd has taken it"},
+		{From: jobAsking, To: jobEnded, Why: "systemd refused it, or gave no answer"},
+		{From: jobTaken, To: jobRunning, Why: "systemd's job runs"},
+		{From: jobTaken, To: jobEnded, Why: "JobRemoved"},
+		{From: jobRunning, To: jobEnded, Why: "JobRemoved"},
+	},
+}
+
+// MaxJobs is how many jobs of the manager an agent has at a time, in systemd or on the way
+// there. More are refused with wire.ErrLimitsExceeded.
+const MaxJobs = 8192
+
+// jobs are those of the present session. Systemd merges equal jobs, so one of its jobs may
+// stand for many of the manager's.
+type jobs struct {
+	byID      map[uint32]*job
+	bySystemd map[uint32]*systemdJob
+}
+
+type job struct {
+	id      uint32 // the manager's
+	req     JobRequest
+	state   machine.State[jobState]
+	systemd uint32
+	cancels []func(error) // asked for before systemd had answered
+}
+
+type systemdJob struct {
+	jobs []*job
+}
+
+func newJobs() jobs {
+	return jobs{byID: make(map[uint32]*job), bySystemd: make(map[uint32]*systemdJob)}
+}
+
+// current refuses what an old session asks.
+func (a *Agent) current(s Session) error {
+	if s != a.conn.session || a.conn.state.Is != sessionOnline {
+		return wire.ErrDisconnected.With("this session has ended")
+	}
+	return nil
+}
+
+func (a *Agent) moveJob(j *job, to jobState, why string) bool {
+	return j.state.Transition(&jobMachine, to, a.log, why,
+		slog.String(keyUnit, j.req.Unit), slog.Uint64(keyJob, uint64(j.id)))
+}
+
+func (a *Agent) startJob(s Session, req JobRequest, reply func(error)) {
+	if err := a.current(s); err != nil {
+		reply(err)
+		return
+	}
+	switch {
+	case a.jobs.byID[req.ID] != nil:
+		reply(wire.ErrInvalidArgs.With("job id %d is in use", req.ID))
+	case len(a.jobs.byID) >= MaxJobs:
+		reply(wire.ErrLimitsExceeded.With("this node has %d jobs already", len(a.jobs.byID)))
+	case req.Verb == wire.Stop && req.Unit == wire.AgentUnit:
+		reply(protected("stop"))
+	default:
+		a.askJob(s, req, reply)
+	}
+}
+
+// protected is the refusal to let the manager cut off its own hand.
+func protected(verb string) error {
+	return wire.ErrAccessDenied.With("the manager may not %s %s, which would cut it off from this node; "+
+		"shut the agent down with the Shutdown method, or use systemctl on the node", verb, wire.AgentUnit)
+}
+
+func (a *Agent) askJob(s Session, req JobRequest, reply func(error)) {
+	j := &job{id: req.ID, req: req, state: machine.State[jobState]{Is: machine.New}}
+	a.jobs.byID[j.id] = j
+	a.moveJob(j, jobAsking, "the manager asked for it")
+	a.systemd.StartJob(req, a.cfg.CallTimeout, func(id uint32, err error) {
+		a.later(func() {
+			// A job of a lost session goes on in systemd, but nobody is told of it any more.
+			if a.current(s) == nil && a.jobs.byID[j.id] == j {
+				a.jobAnswered(j, id, err)
+			}
+			reply(err)
+			a.releaseCancels(j)
+		})
+	})
+}
+
+func (a *Agent) jobAnswered(j *job, id uint32, err error) {
+	if err != nil {
+		delete(a.jobs.byID, j.id)
+		a.moveJob(j, jobEnded, err.Error())
+		return
+	}
+	j.systemd = id
+	a.moveJob(j, jobTaken, "systemd has taken it")
+	shared := a.jobs.bySystemd[id]
+	if shared == nil {
+		shared = &systemdJob{}
+		a.jobs.bySystemd[id] = shared
+	}
+	running := slices.ContainsFunc(shared.jobs, func(o *job) bool { return o.state.Is == jobRunning })
+	shared.jobs = append(shared.jobs, j)
+	if running {
+		a.reportRunning(j)
+	}
+}
+
+func (a *Agent) reportRunning(j *job) {
+	if j.state.Is == jobTaken && a.moveJob(j, jobRunning, "systemd's job runs") {
+		a.conn.link.JobState(j.id, wire.JobRunning)
+	}
+}
+
+func (a *Agent) jobRunning(id uint32) {
+	if shared := a.jobs.bySystemd[id]; shared != nil {
+		for _, j := range shared.jobs {
+			a.reportRunning(j)
+		}
+	}
+}
+
+// jobRemoved ends all of the manager's jobs for which systemd's job stood.
+func (a *Agent) jobRemoved(id uint32, result string) {
+	shared := a.jobs.bySystemd[id]
+	if shared == nil {
+		return // of somebody else
+	}
+	delete(a.jobs.bySystemd, id)
+	for _, j := range shared.jobs {
+		delete(a.jobs.byID, j.id)
+		a.moveJob(j, jobEnded, "JobRemoved")
+		a.conn.link.JobDone(j.id, result)
+	}
+}
+
+func (a *Agent) cancelJob(s Session, id uint32, reply func(error)) {
+	if err := a.current(s); err != nil {
+		reply(err)
+		return
+	}
+	j := a.jobs.byID[id]
+	switch {
+	case j == nil:
+		reply(noSuchJob(id))
+	case j.state.Is == jobAsking:
+		j.cancels = append(j.cancels, reply)
+	default:
+		a.sendCancel(j, reply)
+	}
+}
+
+func noSuchJob(id uint32) error {
+	return wire.ErrNoSuchJob.With("this node has no job %d; it may have ended", id)
+}
+
+func (a *Agent) sendCancel(j *job, reply func(error)) {
+	a.systemd.CancelJob(j.systemd, a.cfg.CallTimeout, func(err error) {
+		a.loop.Defer(func() {
+			if errors.Is(err, wire.ErrSystemdNoSuchJob) {
+				err = noSuchJob(j.id)
+			}
+			reply(err)
+		})
+	})
+}
+
+// releaseCancels carries out the cancellations that had to wait for systemd's answer.
+func (a *Agent) releaseCancels(j *job) {
+	cancels := j.cancels
+	j.cancels = nil
+	for _, reply := range cancels {
+		if j.state.Is == jobTaken || j.state.Is == jobRunning {
+			a.sendCancel(j, reply)
+		} else {
+			reply(noSuchJob(j.id))
+		}
+	}
+}
+
+// resyncJobs finds out what became of jobs while systemd was not reachable. Job ids outlive
+// daemon-reexec; of a job that is no longer queued only the unit's state can tell.
+func (a *Agent) resyncJobs() {
+	if len(a.jobs.bySystemd) == 0 {
+		return
+	}
+	session := a.conn.session
+	a.systemd.Jobs(a.cfg.CallTimeout, func(queued []uint32, err error) {
+		a.later(func() {
+			if err != nil {
+				a.log.Warn("cannot list systemd's jobs after reconnecting", keyErr, err)
+				return
+			}
+			if a.current(session) == nil {
+				a.findEnded(session, queued)
+			}
+		})
+	})
+}
+
+func (a *Agent) findEnded(session Session, queued []uint32) {
+	for _, id := range slices.SortedFunc(maps.Keys(a.jobs.bySystemd), cmp.Compare) {
+		if slices.Contains(queued, id) {
+			continue
+		}
+		first := a.jobs.bySystemd[id].jobs[0]
+		a.systemd.Units(first.req.Unit, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
+			a.later(func() {
+				if a.current(session) != nil {
+					return
+				}
+				active := ""
+				if err == nil && len(rows) == 1 {
+					active = rows[0].Active
+				}
+				a.jobRemoved(id, resultFromState(first.req.Verb, active))
+			})
+		})
+	}
+}
+
+// resultFromState judges a job whose end nobody saw by what the unit is like afterwards.
+func resultFromState(verb wire.Verb, active string) string {
+	switch {
+	case active == "":
+		return wire.ResultCanceled
+	case verb == wire.Stop:
+		if active == "inactive" || active == "failed" {
+			return wire.ResultDone
+		}
+		return wire.ResultCanceled
+	case active == "failed":
+		return wire.ResultFailed
+	case active == "deactivating":
+		return wire.ResultCanceled
+	}
+	return wire.ResultDone
+}

@@ -1,0 +1,325 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"example.org/ctrl/internal/backoff"
+	"example.org/ctrl/internal/loop"
+	"example.org/ctrl/internal/machine"
+	"example.org/ctrl/internal/wire"
+)
+
+type sessionState string
+
+const (
+	sessionIdle        sessionState = "idle"
+	sessionDialing     sessionState = "dialing"
+	sessionRegistering sessionState = "registering"
+	sessionOnline      sessionState = "online"
+	sessionWaiting     sessionState = "waiting"
+	sessionStopped     sessionState = "stopped"
+)
+
+var sessionMachine = machine.Table[sessionState]{
+	Name: "Session (agent)",
+	Moves: []machine.Move[sessionState]{
+		{From: machine.New, To: sessionIdle, Why: "the agent runs"},
+		{From: sessionIdle, To: sessionDialing, Why: "systemd was reached"},
+		{From: sessionDialing, To: sessionRegistering, Why: "connected, both sides have proved who they are"},
+		{From: sessionDialing, To: sessionDialing, Why: "failed, the next address; SwitchManager"},
+		{From: sessionDialing, To: sessionWaiting, Why: "failed, no address is left"},
+		{From: sessionRegistering, To: sessionOnline, Why: "Register succeeded"},
+		{From: sessionRegistering, To: sessionDialing, Why: "failed, the next address; SwitchManager"},
+		{From: sessionRegistering, To: sessionWaiting, Why: "failed, no address is left"},
+		{From: sessionOnline, To: sessionWaiting, Why: "the link is lost"},
+		{From: sessionOnline, To: sessionDialing, Why: "SwitchManager, changed configuration"},
+		{From: sessionWaiting, To: sessionDialing, Why: "the delay is over; SwitchManager"},
+		{From: sessionIdle, To: sessionStopped, Why: "shutdown"},
+		{From: sessionDialing, To: sessionStopped, Why: "shutdown"},
+		{From: sessionRegistering, To: sessionStopped, Why: "shutdown"},
+		{From: sessionOnline, To: sessionStopped, Why: "shutdown"},
+		{From: sessionWaiting, To: sessionStopped, Why: "shutdown"},
+	},
+}
+
+// Machines lists the state machines of the core, for the test that holds docs/states.md.
+func Machines() []machine.Drawing {
+	return []machine.Drawing{sessionMachine.Drawing(), jobMachine.Drawing()}
+}
+
+// connection is the agent's way to a manager: at most one session, or the next try.
+type connection struct {
+	state     machine.State[sessionState]
+	addresses []string
+	at        int // the address that is tried or used
+	backoff   backoff.Backoff
+	failures  int // tries in a row that failed
+	try       int // counts tries, so that the outcome of an abandoned one is told apart
+	cancel    func()
+	delay     *loop.Timer
+
+	session Session
+	link    ManagerLink
+	pulse   pulse
+	settled *loop.Timer
+	calls   int // under way in systemd
+
+	complaint complaint
+}
+
+// settleTime is how long a session must live for the back-off to begin anew: a manager that
+// accepts and then drops everybody must not be dialled without delay.
+const settleTime = 10 * time.Second
+
+func (c *connection) presentAddress() string {
+	if len(c.addresses) == 0 {
+		return ""
+	}
+	return c.addresses[c.at]
+}
+
+func (a *Agent) move(to sessionState, why string) {
+	a.conn.state.Transition(&sessionMachine, to, a.log, why,
+		slog.Uint64(keySession, uint64(a.conn.session)), slog.String(keyAddress, a.conn.presentAddress()))
+}
+
+func (a *Agent) systemdUp(facts map[string]wire.Value) {
+	first := a.facts == nil
+	a.facts = maps.Clone(facts)
+	if a.facts == nil {
+		a.facts = make(map[string]wire.Value)
+	}
+	if first {
+		a.dial("systemd was reached")
+		return
+	}
+	a.log.Info("connection to systemd is back")
+	a.resyncJobs()
+	a.resyncUnits()
+}
+
+// dial tries the present address.
+func (a *Agent) dial(why string) {
+	c := &a.conn
+	c.delay.Stop()
+	c.try++
+	try := c.try
+	a.move(sessionDialing, why)
+	if len(c.addresses) == 0 {
+		a.failed(errors.New("no manager address is configured: set ManagerHost= or ManagerAddress= in agent.conf"))
+		return
+	}
+	c.cancel = a.dialer.Dial(c.presentAddress(), func(link ManagerLink, err error) {
+		a.loop.Defer(func() { a.dialed(try, link, err) })
+	})
+}
+
+func (a *Agent) dialed(try int, link ManagerLink, err error) {
+	c := &a.conn
+	if a.over || try != c.try {
+		if err == nil {
+			link.Close("no longer wanted")
+		}
+		return
+	}
+	c.cancel = nil
+	if err != nil {
+		a.failed(err)
+		return
+	}
+	c.session++
+	c.link = link
+	a.move(sessionRegistering, "connected")
+	facts := maps.Clone(a.cfg.Facts)
+	if facts == nil {
+		facts = make(map[string]wire.Value)
+	}
+	maps.Copy(facts, a.facts)
+	session := c.session
+	link.Register(session, a.cfg.Node, facts, a.cfg.RegisterTimeout, func(w Welcome, err error) {
+		a.later(func() { a.registered(session, w, err) })
+	})
+}
+
+func (a *Agent) registered(session Session, w Welcome, err error) {
+	c := &a.conn
+	if session != c.session || c.state.Is != sessionRegistering {
+		return
+	}
+	if err != nil {
+		c.link.Close("registration failed")
+		c.link = nil
+		a.failed(err)
+		return
+	}
+	a.move(sessionOnline, "registered")
+	a.lastSeen, a.disconnectedAt = time.Now(), time.Time{}
+	c.complaint = complaint{}
+	a.jobs, a.watched = newJobs(), newWatched()
+	a.log.Info("connected to the manager", keyAddress, c.presentAddress(), keySession, session, "node", a.cfg.Node)
+	a.startPulse(w)
+	c.settled = a.loop.After(settleTime, func() { c.failures = 0 })
+	a.events.StatusChanged(a.info())
+}
+
+// failed goes on to the next address, or waits where all were tried.
+func (a *Agent) failed(err error) {
+	c := &a.conn
+	a.complain(err)
+	if c.at+1 < len(c.addresses) {
+		c.at++
+		a.dial("next address")
+		return
+	}
+	c.at = 0
+	a.wait(hopeless(err), err.Error())
+}
+
+// hopeless reports whether trying again soon cannot help: one side does not accept who the
+// other is.
+func hopeless(err error) bool {
+	return errors.Is(err, wire.ErrAccessDenied) || errors.Is(err, wire.ErrNodeNotAllowed)
+}
+
+func (a *Agent) wait(atMost bool, why string) {
+	c := &a.conn
+	a.move(sessionWaiting, why)
+	step := c.failures
+	if atMost {
+		step = math.MaxInt
+	}
+	c.failures++
+	c.delay = a.loop.After(c.backoff.Delay(step, a.random()), func() { a.dial("the delay is over") })
+}
+
+func (a *Agent) closed(session Session, err error) {
+	c := &a.conn
+	if session != c.session || c.link == nil {
+		return
+	}
+	switch c.state.Is {
+	case sessionOnline:
+		a.lost(err)
+	case sessionRegistering:
+		c.link = nil
+		a.failed(err)
+	}
+}
+
+// lost ends a live session whose link has died or is given up.
+func (a *Agent) lost(err error) {
+	a.log.Warn("connection to the manager lost", keyAddress, a.conn.presentAddress(), keyErr, err)
+	a.hangUp(err.Error())
+	a.conn.at = 0
+	a.wait(false, err.Error())
+	a.events.StatusChanged(a.info())
+}
+
+// hangUp ends whatever is under way, without deciding what comes next. Units go on.
+func (a *Agent) hangUp(reason string) {
+	c := &a.conn
+	c.try++
+	c.delay.Stop()
+	c.settled.Stop()
+	c.pulse.stop()
+	if c.cancel != nil {
+		c.cancel()
+		c.cancel = nil
+	}
+	if c.link != nil {
+		if c.state.Is == sessionOnline {
+			if last := c.link.LastReceived(); last.After(a.lastSeen) {
+				a.lastSeen = last
+			}
+			a.disconnectedAt = time.Now()
+		}
+		c.link.Close(reason)
+		c.link = nil
+	}
+	c.session++ // what the old link still says is of nobody
+	a.endWatched()
+	a.jobs = newJobs()
+}
+
+// redial leaves the present manager, if any, for the first of the addresses.
+func (a *Agent) redial(why string) {
+	wasOnline := a.conn.state.Is == sessionOnline
+	a.hangUp(why)
+	a.conn.at, a.conn.failures, a.conn.complaint = 0, 0, complaint{}
+	if a.conn.state.Is == sessionIdle {
+		return // dialling begins once systemd was reached
+	}
+	a.dial(why)
+	if wasOnline {
+		a.events.StatusChanged(a.info())
+	}
+}
+
+func (a *Agent) switchManager(address string) error {
+	if a.cfg.CheckAddress != nil {
+		if err := a.cfg.CheckAddress(address); err != nil {
+			return wire.ErrInvalidArgs.With("manager address %q: %v", address, err)
+		}
+	}
+	if len(a.conn.addresses) == 1 && a.conn.addresses[0] == address {
+		return wire.ErrFailed.With("%s is the manager's address already", address)
+	}
+	a.log.Info("switching to another manager", keyAddress, address)
+	a.conn.addresses, a.conn.at = []string{address}, 0
+	// The order is what watchers rely on: the address changes first, then the status.
+	a.events.ManagerAddressChanged(a.info())
+	a.redial("switching to another manager")
+	return nil
+}
+
+func (a *Agent) reconfigure(cfg Config) {
+	before, old := a.conn.addresses, a.cfg
+	a.configure(cfg)
+	if slices.Equal(old.Addresses, cfg.Addresses) {
+		a.conn.addresses = before // SwitchManager holds until the addresses are configured anew
+	}
+	if !slices.Equal(before, a.conn.addresses) {
+		a.events.ManagerAddressChanged(a.info())
+	}
+	if !slices.Equal(before, a.conn.addresses) || old.Node != cfg.Node {
+		a.redial("configuration changed")
+	}
+}
+
+// complaint remembers what was logged last, so that each reason is logged once.
+type complaint struct {
+	text  string
+	times int
+}
+
+// complain logs why a try failed: each reason when it first appears, then a reminder when
+// it has come QuietAfter times, then nothing until it changes.
+func (a *Agent) complain(err error) {
+	c := &a.conn.complaint
+	text := a.conn.presentAddress() + err.Error()
+	if c.text != text {
+		*c = complaint{text: text}
+	}
+	c.times++
+	switch {
+	case c.times == 1:
+		a.log.Warn("cannot reach the manager", keyAddress, a.conn.presentAddress(), keyErr, err)
+	case c.times == a.cfg.QuietAfter:
+		a.log.Warn("still cannot reach the manager; the same reason is not logged again",
+			keyAddress, a.conn.presentAddress(), "tries", c.times, keyErr, err)
+	}
+}
+
+// Attribute keys of this package's log lines.
+const (
+	keyErr     = "err"
+	keySession = "session"
+	keyAddress = "address"
+	keyUnit    = "unit"
+	keyJob     = "job"
+)

@@ -1,0 +1,42 @@
+package wire
+
+import "encoding/binary"
+
+// The few readers that cores need to look into a body or value without opening it. Both are
+// checked and little-endian by construction, so there is nothing to go wrong but the type.
+
+// AsString is the content of a value of type "s".
+func (v Value) AsString() (string, bool) {
+	if v.Sig != "s" {
+		return "", false
+	}
+	s, _ := readString(v.Data, 0)
+	return s, true
+}
+
+// FirstStrings gives the first argument of a body where it is a string ("s…") or a list of
+// strings ("as…").
+func (r Raw) FirstStrings() ([]string, bool) {
+	switch {
+	case len(r.Sig) > 0 && r.Sig[0] == 's':
+		s, _ := readString(r.Data, 0)
+		return []string{s}, true
+	case len(r.Sig) > 1 && r.Sig[:2] == "as":
+		end := 4 + int(binary.LittleEndian.Uint32(r.Data))
+		var list []string
+		for at := 4; at < end; {
+			var s string
+			s, at = readString(r.Data, (at+3)&^3)
+			list = append(list, s)
+		}
+		return list, true
+	}
+	return nil, false
+}
+
+// readString reads a string at an offset that is a multiple of 4, and says where it ends.
+func readString(data []byte, at int) (s string, end int) {
+	n := int(binary.LittleEndian.Uint32(data[at:]))
+	at += 4
+	return string(data[at : at+n]), at + n + 1
+}
