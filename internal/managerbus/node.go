@@ -23,6 +23,7 @@ func (b *Bus) nodeClass() *busobject.Class {
 		"LastSeenTimestampMonotonic": busobject.Property(func(n manager.NodeInfo) any { return busobject.Monotonic(n.LastSeen) }),
 		"StatusTimestamp":            busobject.Property(func(n manager.NodeInfo) any { return busobject.Realtime(n.StatusSince) }),
 		"DisconnectReason":           busobject.Property(func(n manager.NodeInfo) any { return n.DisconnectReason }),
+		"Optional":                   busobject.Property(func(n manager.NodeInfo) any { return n.Optional }),
 		"Facts":                      busobject.Property(func(n manager.NodeInfo) any { return n.Facts }),
 	})
 	return &busobject.Class{
