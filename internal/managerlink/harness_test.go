@@ -47,12 +47,12 @@ func (f *fakeCore) Call(s agent.Session, method string, args wire.Raw, reply fun
 }
 
 func (f *fakeCore) Subscribe(s agent.Session, pattern string, reply func([]agent.UnitRow, error)) {
-	f.events <- "subscribe " + pattern
+	f.events <- fmt.Sprintf("subscribe %d %s", s, pattern)
 	reply([]agent.UnitRow{{Asked: pattern, ID: pattern, Active: "active", Sub: "running"}}, nil)
 }
 
 func (f *fakeCore) Unsubscribe(s agent.Session, pattern string) {
-	f.events <- "unsubscribe " + pattern
+	f.events <- fmt.Sprintf("unsubscribe %d %s", s, pattern)
 }
 
 func (f *fakeCore) Closed(s agent.Session, err error) {

@@ -33,7 +33,16 @@ func TestSession(t *testing.T) {
 			l.Heartbeat()
 			l.JobState(3, wire.JobRunning)
 			l.JobDone(3, wire.ResultDone)
-			for _, want := range []string{".Heartbeat []", ".JobState [3 running]", ".JobDone [3 done]"} {
+			l.UnitNew("a.service", "real")
+			l.UnitStateChanged("a.service", "active", "running", "real")
+			l.UnitPropertiesChanged("a.service", "x.Unit", map[string]wire.Value{"P": peer.MustValue("v")})
+			l.UnitAlias(agent.UnitRow{Asked: "b.service", ID: "a.service", Active: "active", Sub: "running"})
+			l.UnitRemoved("a.service", "real")
+			for _, want := range []string{
+				".Heartbeat []", ".JobState [3 running]", ".JobDone [3 done]", ".UnitNew [a.service real]",
+				".UnitStateChanged [a.service active running real]", ".UnitPropertiesChanged [a.service x.Unit map[P:{s [1 0 0 0 118 0]}]]",
+				".UnitAlias [b.service a.service active running]", ".UnitRemoved [a.service real]",
+			} {
 				if got := <-b.signals; got != wire.InternalAgentInterface+want {
 					t.Errorf("the manager heard %q, want %q", got, want)
 				}
@@ -83,6 +92,9 @@ func TestCallsOfTheManager(t *testing.T) {
 		{"StartTransientUnit", []any{uint32(4), "a.service", "replace", []property{}, []auxiliary{}}, "start 5 4 a.service start replace a(sv)a(sa(sv))", "", nil},
 		{"CancelJob", []any{uint32(4)}, "cancel 5 4", "", nil},
 		{"GetUnitFileState", []any{"a.service"}, "call 5 GetUnitFileState s", "s", nil},
+		{"Subscribe", []any{"*"}, "subscribe 5 *", "a(ssss)", nil},
+		{"Unsubscribe", []any{"*"}, "unsubscribe 5 *", "", nil},
+		{"Subscribe", []any{uint32(1)}, "", "", wire.ErrInvalidArgs},
 		{"StartUnit", []any{"a.service", "replace"}, "", "", wire.ErrInvalidArgs},
 		{"StartTransientUnit", []any{uint32(4), "a.service", "replace"}, "", "", wire.ErrInvalidArgs},
 		{"CancelJob", []any{"4"}, "", "", wire.ErrInvalidArgs},
