@@ -225,7 +225,9 @@ func TestReconfigure(t *testing.T) {
 		one.answer(1, nil)
 		w.take()
 		w.m.CreateMonitor(":1.1", func(uint32, error) {})
-		w.m.Snapshot(func(s Snapshot) { w.note("%s, %d nodes, %d jobs, %d monitors", s.Status, len(s.Nodes), len(s.Jobs), len(s.Monitors)) })
+		w.m.Snapshot(func(s Snapshot) {
+			w.note("%s, %d nodes, %d jobs, %d monitors", s.Status, len(s.Nodes), len(s.Jobs), len(s.Monitors))
+		})
 		w.expect("up, 3 nodes, 1 jobs, 1 monitors")
 		changed := fleet
 		changed.Nodes = []NodeConfig{{Name: "node3"}, {Name: "node2", Optional: true}, {Name: "node3"}, {Name: "bad name"}}
