@@ -44,23 +44,24 @@ var (
 
 // Standard error names (D-Bus specification and sd-bus-errors(3)).
 var (
-	ErrFailed            = &Error{Name: "org.freedesktop.DBus.Error.Failed"}
-	ErrInvalidArgs       = &Error{Name: "org.freedesktop.DBus.Error.InvalidArgs"}
-	ErrAccessDenied      = &Error{Name: "org.freedesktop.DBus.Error.AccessDenied"}
-	ErrUnknownMethod     = &Error{Name: "org.freedesktop.DBus.Error.UnknownMethod"}
-	ErrUnknownObject     = &Error{Name: "org.freedesktop.DBus.Error.UnknownObject"}
-	ErrUnknownInterface  = &Error{Name: "org.freedesktop.DBus.Error.UnknownInterface"}
-	ErrUnknownProperty   = &Error{Name: "org.freedesktop.DBus.Error.UnknownProperty"}
-	ErrPropertyReadOnly  = &Error{Name: "org.freedesktop.DBus.Error.PropertyReadOnly"}
-	ErrLimitsExceeded    = &Error{Name: "org.freedesktop.DBus.Error.LimitsExceeded"}
-	ErrNoReply           = &Error{Name: "org.freedesktop.DBus.Error.NoReply"}
-	ErrDisconnected      = &Error{Name: "org.freedesktop.DBus.Error.Disconnected"}
-	ErrServiceUnknown    = &Error{Name: "org.freedesktop.DBus.Error.ServiceUnknown"}
-	ErrNameHasNoOwner    = &Error{Name: "org.freedesktop.DBus.Error.NameHasNoOwner"}
-	ErrInteractiveAuth   = &Error{Name: "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"}
-	ErrSystemdNoSuchUnit = &Error{Name: SystemdName + ".NoSuchUnit"}
-	ErrSystemdNoSuchJob  = &Error{Name: SystemdName + ".NoSuchJob"}
-	ErrSystemdUnitMasked = &Error{Name: SystemdName + ".UnitMasked"}
+	ErrFailed                   = &Error{Name: "org.freedesktop.DBus.Error.Failed"}
+	ErrInvalidArgs              = &Error{Name: "org.freedesktop.DBus.Error.InvalidArgs"}
+	ErrAccessDenied             = &Error{Name: "org.freedesktop.DBus.Error.AccessDenied"}
+	ErrUnknownMethod            = &Error{Name: "org.freedesktop.DBus.Error.UnknownMethod"}
+	ErrUnknownObject            = &Error{Name: "org.freedesktop.DBus.Error.UnknownObject"}
+	ErrUnknownInterface         = &Error{Name: "org.freedesktop.DBus.Error.UnknownInterface"}
+	ErrUnknownProperty          = &Error{Name: "org.freedesktop.DBus.Error.UnknownProperty"}
+	ErrPropertyReadOnly         = &Error{Name: "org.freedesktop.DBus.Error.PropertyReadOnly"}
+	ErrLimitsExceeded           = &Error{Name: "org.freedesktop.DBus.Error.LimitsExceeded"}
+	ErrNoReply                  = &Error{Name: "org.freedesktop.DBus.Error.NoReply"}
+	ErrDisconnected             = &Error{Name: "org.freedesktop.DBus.Error.Disconnected"}
+	ErrServiceUnknown           = &Error{Name: "org.freedesktop.DBus.Error.ServiceUnknown"}
+	ErrNameHasNoOwner           = &Error{Name: "org.freedesktop.DBus.Error.NameHasNoOwner"}
+	ErrInteractiveAuth          = &Error{Name: "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"}
+	ErrSystemdNoSuchUnit        = &Error{Name: SystemdName + ".NoSuchUnit"}
+	ErrSystemdNoSuchJob         = &Error{Name: SystemdName + ".NoSuchJob"}
+	ErrSystemdAlreadySubscribed = &Error{Name: SystemdName + ".AlreadySubscribed"}
+	ErrSystemdUnitMasked        = &Error{Name: SystemdName + ".UnitMasked"}
 )
 
 // With returns an error of this kind with a text for people.

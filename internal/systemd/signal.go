@@ -1,0 +1,108 @@
+package systemd
+
+import (
+	"errors"
+	"strings"
+
+	"example.org/ctrl/internal/peer"
+	"example.org/ctrl/internal/wire"
+)
+
+// signal takes what systemd sends unasked, on the reader goroutine. Most of it concerns
+// nobody, so the header decides first.
+func (s *Systemd) signal(c *connection, m *peer.Message) {
+	if m.Type != peer.TypeSignal {
+		c.ReplyError(m, peer.UnknownMethod(m))
+		return
+	}
+	if c.destination != "" && m.Sender != c.owner {
+		c.busSignal(m)
+		return
+	}
+	switch {
+	case m.Interface == wire.SystemdManagerInterface && m.Path == wire.SystemdPath:
+		s.managerSignal(m)
+	case m.Interface == wire.PropertiesInterface && m.Member == "PropertiesChanged":
+		s.propertiesChanged(m)
+	}
+}
+
+// busSignal closes a connection behind which systemd was replaced: its jobs and our
+// subscription have gone with it.
+func (c *connection) busSignal(m *peer.Message) {
+	if m.Sender == wire.DBusName && m.Member == "NameOwnerChanged" && c.owner != "" {
+		c.Close(errors.New("systemd has left the bus"))
+	}
+}
+
+func (s *Systemd) managerSignal(m *peer.Message) {
+	switch m.Member {
+	case "JobRemoved":
+		var job uint32
+		var path wire.ObjectPath
+		var unit, result string
+		if peer.Decode(m.Body, &job, &path, &unit, &result) == nil {
+			s.core.SystemdJobRemoved(job, unit, result)
+		}
+	case "UnitNew", "UnitRemoved":
+		if s.wanted.Load() == nil {
+			return
+		}
+		var name string
+		var path wire.ObjectPath
+		if peer.Decode(m.Body, &name, &path) != nil || !s.wants(name) {
+			return
+		}
+		if m.Member == "UnitNew" {
+			s.core.SystemdUnitNew(name)
+		} else {
+			s.core.SystemdUnitRemoved(name)
+		}
+	case "Reloading":
+		var begins bool
+		if peer.Decode(m.Body, &begins) == nil && !begins && s.wanted.Load() != nil {
+			s.core.SystemdReloaded()
+		}
+	}
+}
+
+func (s *Systemd) wants(unit string) bool {
+	wanted := s.wanted.Load()
+	return wanted != nil && (*wanted)(unit)
+}
+
+func (s *Systemd) propertiesChanged(m *peer.Message) {
+	if strings.HasPrefix(string(m.Path), wire.SystemdJobPrefix) {
+		s.jobChanged(m)
+		return
+	}
+	if s.wanted.Load() == nil || !strings.HasPrefix(string(m.Path), wire.SystemdUnitPrefix) {
+		return
+	}
+	unit, ok := wire.ParseUnitPath(m.Path)
+	if !ok || !s.wants(unit) {
+		return
+	}
+	var iface string
+	var changed map[string]wire.Value
+	var invalidated []string
+	if peer.Decode(m.Body, &iface, &changed, &invalidated) == nil {
+		s.core.SystemdUnitChanged(unit, iface, changed)
+	}
+}
+
+func (s *Systemd) jobChanged(m *peer.Message) {
+	job, ok := wire.ParseSystemdJobPath(m.Path)
+	if !ok {
+		return
+	}
+	var iface string
+	var changed map[string]wire.Value
+	var invalidated []string
+	if peer.Decode(m.Body, &iface, &changed, &invalidated) != nil || iface != wire.SystemdJobInterface {
+		return
+	}
+	if state, ok := changed["State"].AsString(); ok && state == wire.JobRunning {
+		s.core.SystemdJobRunning(job)
+	}
+}
