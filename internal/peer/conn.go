@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,11 +102,12 @@ type Conn struct {
 	mu       sync.Mutex
 	changed  sync.Cond // broadcast when bytes were written and when the state changes
 	err      error     // why it was closed
-	ending   bool      // by CloseWhenSent: nothing more is sent
+	ending   error     // the reason given to CloseWhenSent: nothing more can be sent
 	broken   error     // of the writer: nothing more can be sent
 	sent     checkedNames
 	out      *buffer
 	writing  bool
+	write    func() // writeAll, made once: starting it so allocates nothing
 	serial   uint32
 	calls    callTable
 	timer    *time.Timer
@@ -141,6 +143,7 @@ func start(ctx context.Context, nc net.Conn, opt Options, server, bus bool,
 		done:    make(chan struct{}),
 	}
 	c.changed.L = &c.mu
+	c.write = c.writeAll
 	c.maxMessage.Store(int64(opt.MaxMessage))
 	c.br = bufio.NewReaderSize((*source)(c), readBuffer)
 	if err := c.handshake(ctx, handshake); err != nil {
@@ -236,7 +239,7 @@ func (c *Conn) Close(reason error) {
 	first := c.err == nil
 	if first {
 		c.deaf.Store(true)
-		c.err = reason
+		c.err = cmp.Or(c.ending, reason)
 		close(c.closing)
 		c.changed.Broadcast()
 	}
@@ -261,21 +264,22 @@ const lingerTime = time.Second
 
 // CloseWhenSent delivers no more calls and signals, sends what is waiting, and then closes the
 // connection, within WriteTimeout and a second: for a last word that the peer should read.
+// The connection then ends with this reason, whoever closes it first.
 func (c *Conn) CloseWhenSent(reason error) {
 	if reason == nil {
 		reason = errClosedHere
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || c.ending {
+	if c.err != nil || c.ending != nil {
 		return
 	}
-	c.ending = true
+	c.ending = reason
 	c.deaf.Store(true)
-	go c.linger(reason)
+	go c.linger()
 }
 
-func (c *Conn) linger(reason error) {
+func (c *Conn) linger() {
 	c.mu.Lock()
 	for c.err == nil && c.writing {
 		c.changed.Wait()
@@ -294,7 +298,7 @@ func (c *Conn) linger(reason error) {
 			}
 		}
 	}
-	c.Close(reason)
+	c.Close(nil)
 }
 
 var errPeerClosed = errors.New("peer closed the connection")

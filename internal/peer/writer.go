@@ -21,8 +21,8 @@ func (c *Conn) admit(m *Message) error {
 		return disconnected(c.err)
 	case c.broken != nil:
 		return disconnected(c.broken)
-	case c.ending:
-		return disconnected(errClosedHere)
+	case c.ending != nil:
+		return disconnected(c.ending)
 	}
 	if err := c.sent.check(m); err != nil {
 		return err
@@ -93,9 +93,9 @@ func (c *Conn) nextSerial() uint32 {
 	}
 }
 
-// write is the writer goroutine. It lives as long as there is something to write: each turn
+// writeAll is the writer goroutine. It lives as long as there is something to write: each turn
 // takes all that has gathered meanwhile.
-func (c *Conn) write() {
+func (c *Conn) writeAll() {
 	c.mu.Lock()
 	for c.out != nil && c.err == nil && c.broken == nil {
 		buf := c.out
