@@ -20,6 +20,8 @@ var defaultRetry = backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.S
 const (
 	connectTimeout = 5 * time.Second
 	endTimeout     = 2 * time.Second
+	// steadyAfter is how long a connection must have lived to count as a good one.
+	steadyAfter = 10 * time.Second
 )
 
 // Connect reaches the bus and makes the name ours. Calls wait until Run. The error says
@@ -39,18 +41,23 @@ func (s *Server) Run(ctx context.Context) {
 		s.loop.Stop()
 		<-s.loop.Done()
 	}()
-	conn := s.conn.Load()
+	conn, attempt := s.conn.Load(), 0
 	for {
 		if conn == nil {
-			if conn = s.reconnect(ctx); conn == nil {
+			if conn, attempt = s.reconnect(ctx, attempt); conn == nil {
 				return
 			}
 		}
+		since := time.Now()
 		select {
 		case <-conn.Done():
 			s.log.Warn("connection to the bus is lost", "bus", s.address, "err", conn.Err())
 			conn = nil
 			s.forget(ctx)
+			// A bus that lets us in and throws us out at once is as good as none.
+			if attempt++; time.Since(since) >= steadyAfter {
+				attempt = 0
+			}
 		case <-ctx.Done():
 			s.finish(conn)
 			return
@@ -69,23 +76,23 @@ func (s *Server) forget(ctx context.Context) {
 }
 
 // reconnect tries until the name is ours, or gives nil when ctx ends. A reason is logged
-// once.
-func (s *Server) reconnect(ctx context.Context) *peer.Conn {
+// once. attempt counts failures in a row.
+func (s *Server) reconnect(ctx context.Context, attempt int) (*peer.Conn, int) {
 	said := ""
-	for attempt := 0; ; attempt++ {
+	for ; ; attempt++ {
+		select {
+		case <-time.After(s.retry.Delay(attempt, rand.Float64())):
+		case <-ctx.Done():
+			return nil, attempt
+		}
 		conn, err := s.connect(ctx)
 		if err == nil {
 			s.log.Info("connected to the bus", "bus", s.address, "name", s.name)
-			return conn
+			return conn, attempt
 		}
 		if ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			s.log.Error("bus cannot be used; it is tried again", "err", err)
-		}
-		select {
-		case <-time.After(s.retry.Delay(attempt, rand.Float64())):
-		case <-ctx.Done():
-			return nil
 		}
 	}
 }
@@ -95,8 +102,6 @@ func (s *Server) connect(ctx context.Context) (*peer.Conn, error) {
 	defer cancel()
 	conn, err := peer.DialBus(ctx, s.address, peer.Options{
 		Handler: s.receive, OnClose: s.closed, Log: s.log,
-		// Room for the largest answer beside everything else that waits.
-		MaxMessage: MaxAnswer, WriteCap: 2 * MaxAnswer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the D-Bus daemon at %s: %w; is dbus.service running?", s.address, err)

@@ -166,14 +166,24 @@ func (s *Server) found(c *Call, about About, err error, done, later func(error))
 
 // left drops what waits for a caller that has left the bus; all callers of conn for "".
 func (s *Server) left(conn *peer.Conn, name string) {
-	for who, l := range s.lanes {
-		if who.conn == conn && (name == "" || who.name == name) {
-			l.gone = true
-			delete(s.lanes, who)
+	if name != "" {
+		s.drop(caller{conn, name})
+	} else {
+		for who := range s.lanes {
+			if who.conn == conn {
+				s.drop(who)
+			}
 		}
 	}
 	s.authorizer.Left(conn, name)
 	if name != "" {
 		s.clientGone(name)
+	}
+}
+
+func (s *Server) drop(who caller) {
+	if l := s.lanes[who]; l != nil {
+		l.gone = true
+		delete(s.lanes, who)
 	}
 }

@@ -63,8 +63,9 @@ type Server struct {
 
 // Bounds.
 const (
-	// MaxAnswer is the largest answer, in bytes.
-	MaxAnswer = 64 << 20
+	// MaxAnswer is the largest answer, in bytes. dbus-daemon's limit on the system bus is
+	// 32 MiB a message, headers included, and it cuts off who sends a larger one.
+	MaxAnswer = 32<<20 - 64<<10
 	// inbox is how many calls may wait for the server's goroutine; past it the bus is not
 	// read.
 	inbox = 4096
@@ -172,6 +173,6 @@ func matches(i *Interface, signal string, sig wire.Signature) error {
 
 // ErrTooLarge is the error for an answer that is larger than MaxAnswer.
 func ErrTooLarge(method string) error {
-	return wire.ErrLimitsExceeded.With("the answer to %s is larger than %d MiB; ask for less, for example with ListUnitsFiltered",
-		method, MaxAnswer>>20)
+	return wire.ErrLimitsExceeded.With("the answer to %s is larger than %d bytes, which is what a message on the bus can hold; ask for less, for example with ListUnitsFiltered",
+		method, MaxAnswer)
 }

@@ -13,10 +13,11 @@ var start = func() (s struct {
 	monotonic time.Duration
 }) {
 	var ts unix.Timespec
+	before := time.Now()
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err == nil {
 		s.monotonic = time.Duration(ts.Nano())
 	}
-	s.at = time.Now()
+	s.at = before.Add(time.Since(before) / 2)
 	return s
 }()
 

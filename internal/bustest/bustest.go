@@ -22,7 +22,7 @@ type Bus struct {
 	daemon *exec.Cmd
 }
 
-// config is a bus on which everyone may do everything. Limits are those of its type.
+// config is a bus on which everyone may do everything.
 const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
@@ -36,16 +36,29 @@ const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
     <allow send_type="signal"/>
     <allow receive_sender="*"/>
   </policy>
+  %s
 </busconfig>
 `
 
+// userLimits are those of a user's bus (session.conf of dbus-daemon) that a test can reach.
+const userLimits = `<limit name="max_message_size">1000000000</limit>
+  <limit name="max_incoming_bytes">1000000000</limit>
+  <limit name="max_outgoing_bytes">1000000000</limit>
+  <limit name="max_replies_per_connection">50000</limit>`
+
 // Start runs a daemon with the limits of a user's bus.
-func Start(t testing.TB) *Bus { return start(t, "session") }
+func Start(t testing.TB) *Bus { return start(t, "session", userLimits) }
 
-// StartSystem runs a daemon with the limits of the system bus.
-func StartSystem(t testing.TB) *Bus { return start(t, "system") }
+// StartSystem runs a daemon with the limits of the system bus, which are dbus-daemon's
+// defaults.
+func StartSystem(t testing.TB) *Bus { return start(t, "system", "") }
 
-func start(t testing.TB, kind string) *Bus {
+// StartDenying runs a daemon that lets nobody own this name.
+func StartDenying(t testing.TB, name string) *Bus {
+	return start(t, "session", fmt.Sprintf(`<policy context="mandatory"><deny own="%s"/></policy>`, name))
+}
+
+func start(t testing.TB, kind, extra string) *Bus {
 	t.Helper()
 	// Not t.TempDir: a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "bus")
@@ -54,7 +67,7 @@ func start(t testing.TB, kind string) *Bus {
 	}
 	socket := filepath.Join(dir, "bus")
 	b := &Bus{t: t, Address: "unix:path=" + socket, config: filepath.Join(dir, "bus.conf")}
-	if err := os.WriteFile(b.config, fmt.Appendf(nil, config, kind, socket), 0o644); err != nil {
+	if err := os.WriteFile(b.config, fmt.Appendf(nil, config, kind, socket, extra), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -33,7 +33,7 @@ type Core interface {
 	QueryNodes(nodes []string, method string, args wire.Raw, reply func([]manager.NodeReply, error))
 }
 
-// Daemon is the process around the core. No method blocks.
+// Daemon is the process around the core. No method blocks, nor calls the core.
 type Daemon interface {
 	// LogLevel is DEBUG, INFO, WARN or ERROR.
 	LogLevel() string
@@ -116,5 +116,5 @@ func (b *Bus) list(reply func([]busobject.Object)) {
 // busGone ends all monitors before the next bus gives their owners' names to others.
 func (b *Bus) busGone(done func()) {
 	b.core.ClientGone("")
-	b.core.Monitors(func([]manager.MonitorInfo) { done() })
+	b.inOrder(done)
 }

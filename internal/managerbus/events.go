@@ -30,7 +30,7 @@ func (b *Bus) NodeChanged(n manager.NodeInfo) {
 
 // StatusChanged implements manager.Events.
 func (b *Bus) StatusChanged(status string) {
-	b.server.Changed(b.rootObject(manager.Snapshot{Status: status}), b.managerIface, "Status")
+	b.server.Changed(b.rootObject(fleet{Snapshot: manager.Snapshot{Status: status}}), b.managerIface, "Status")
 }
 
 // FleetChanged implements manager.Events.
@@ -41,11 +41,11 @@ func (b *Bus) FleetChanged(added, removed []manager.NodeInfo) {
 	for _, n := range removed {
 		b.server.Removed(b.nodeObject(n))
 	}
-	b.server.Changed(b.rootObject(manager.Snapshot{}), b.managerIface, "Nodes")
+	b.server.Changed(b.rootObject(fleet{}), b.managerIface, "Nodes")
 }
 
-func (b *Bus) rootObject(s manager.Snapshot) busobject.Object {
-	return busobject.Object{Path: wire.RootPath, Class: b.root, State: s}
+func (b *Bus) rootObject(f fleet) busobject.Object {
+	return busobject.Object{Path: wire.RootPath, Class: b.root, State: f}
 }
 
 func (b *Bus) nodeObject(n manager.NodeInfo) busobject.Object {

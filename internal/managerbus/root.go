@@ -9,6 +9,12 @@ import (
 	"example.org/ctrl/internal/wire"
 )
 
+// fleet is the state of the root object.
+type fleet struct {
+	manager.Snapshot
+	logLevel, logTarget string
+}
+
 func (b *Bus) managerClass() *busobject.Class {
 	b.managerIface = busobject.NewInterface(wire.ManagerInterface, map[string]busobject.Method{
 		"ListUnits":         {Serve: b.listAll("ListUnits")},
@@ -23,25 +29,27 @@ func (b *Bus) managerClass() *busobject.Class {
 		"SetLogLevel":       {Serve: b.setLogLevel},
 		"Shutdown":          {Serve: b.shutdown},
 	}, map[string]busobject.Getter{
-		"Status":    busobject.Property(func(s manager.Snapshot) any { return s.Status }),
+		"Status":    busobject.Property(func(f fleet) any { return f.Status }),
 		"Nodes":     busobject.Property(nodeNames),
-		"LogLevel":  busobject.Property(func(manager.Snapshot) any { return b.daemon.LogLevel() }),
-		"LogTarget": busobject.Property(func(manager.Snapshot) any { return b.daemon.LogTarget() }),
-		"Version":   busobject.Property(func(manager.Snapshot) any { return b.version }),
+		"LogLevel":  busobject.Property(func(f fleet) any { return f.logLevel }),
+		"LogTarget": busobject.Property(func(f fleet) any { return f.logTarget }),
+		"Version":   busobject.Property(func(fleet) any { return b.version }),
 	})
 	return &busobject.Class{
 		At:    func(p wire.ObjectPath) bool { return p == wire.RootPath },
 		Fixed: wire.RootPath,
 		Load: func(_ wire.ObjectPath, reply func(any, error)) {
-			b.core.Snapshot(func(s manager.Snapshot) { reply(s, nil) })
+			b.core.Snapshot(func(s manager.Snapshot) {
+				reply(fleet{s, b.daemon.LogLevel(), b.daemon.LogTarget()}, nil)
+			})
 		},
 		Interfaces: []*busobject.Interface{b.managerIface},
 	}
 }
 
-func nodeNames(s manager.Snapshot) any {
-	names := make([]string, len(s.Nodes))
-	for i, n := range s.Nodes {
+func nodeNames(f fleet) any {
+	names := make([]string, len(f.Nodes))
+	for i, n := range f.Nodes {
 		names[i] = n.Name
 	}
 	return names
@@ -147,11 +155,19 @@ func (b *Bus) setLogLevel(c *busobject.Call) {
 		c.Fail(wire.ErrInvalidArgs.With("log level %.40q is not known; use one of debug, info, warn, error", word))
 		return
 	}
-	b.daemon.SetLogLevel(level)
-	c.Reply()
+	b.inOrder(func() {
+		b.daemon.SetLogLevel(level)
+		c.Reply()
+	})
 }
 
 func (b *Bus) shutdown(c *busobject.Call) {
-	c.Reply()
-	b.daemon.Shutdown()
+	b.inOrder(func() {
+		c.Reply()
+		b.daemon.Shutdown()
+	})
 }
+
+// inOrder runs fn on the core's goroutine after what was asked of the core before, so that
+// calls which need no core do not overtake those that do.
+func (b *Bus) inOrder(fn func()) { b.core.Monitors(func([]manager.MonitorInfo) { fn() }) }
