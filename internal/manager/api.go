@@ -136,7 +136,7 @@ func (m *Manager) Reconfigure(cfg Config) {
 			if n.session != nil {
 				m.endSession(n.session, "removed from the configuration", true)
 			}
-			n.state.transition(&nodeMachine, nodeGone, m.log, "removed from the configuration", slog.String(keyNode, n.name))
+			n.state.Transition(&nodeMachine, nodeGone, m.log, "removed from the configuration", slog.String(keyNode, n.name))
 		}
 		m.armTick()
 		if len(added)+len(gone) > 0 {

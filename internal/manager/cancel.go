@@ -12,7 +12,7 @@ func (m *Manager) cancelJob(id uint32, reply func(error)) {
 		reply(noSuchJob(id))
 		return
 	}
-	if j.state.is == jobWaiting {
+	if j.state.Is == jobWaiting {
 		m.end(j, wire.ResultCanceled, "canceled by a caller")
 		reply(nil)
 		return
@@ -22,7 +22,7 @@ func (m *Manager) cancelJob(id uint32, reply func(error)) {
 		return
 	}
 	call := j.session.begin(reply)
-	if j.state.is == jobSent {
+	if j.state.Is == jobSent {
 		j.cancels = append(j.cancels, call)
 		return
 	}

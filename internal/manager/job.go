@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"example.org/ctrl/internal/machine"
 	"example.org/ctrl/internal/unit"
 	"example.org/ctrl/internal/wire"
 )
@@ -13,7 +14,6 @@ import (
 type jobState string
 
 const (
-	jobNew     jobState = "new"
 	jobAsking  jobState = "asking"  // with systemd, which has not answered; not announced
 	jobWaiting jobState = "waiting" // in the unit's queue, announced
 	jobSent    jobState = "sent"    // was waiting; with systemd, which has not answered
@@ -23,21 +23,21 @@ const (
 	jobEnded   jobState = "ended"
 )
 
-var jobMachine = machine[jobState]{
-	name: "Job (manager)",
-	moves: []move[jobState]{
-		{jobNew, jobAsking, "nothing to wait for"},
-		{jobNew, jobWaiting, "systemd has another job of the unit"},
-		{jobAsking, jobTaken, "systemd has taken it, so JobNew and the reply"},
-		{jobAsking, jobRefused, "an error, no answer, the node is lost, shutdown"},
-		{jobWaiting, jobSent, "systemd has no other job of the unit"},
-		{jobWaiting, jobEnded, "canceled, overruled, the node is lost, shutdown"},
-		{jobSent, jobTaken, "systemd has taken it"},
-		{jobSent, jobEnded, "refused, no answer, the node is lost, shutdown"},
-		{jobTaken, jobRunning, "JobState running"},
-		{jobTaken, jobEnded, "JobDone, the node is lost, shutdown"},
-		{jobRunning, jobTaken, "JobState waiting, systemd merged another job into it"},
-		{jobRunning, jobEnded, "JobDone, the node is lost, shutdown"},
+var jobMachine = machine.Table[jobState]{
+	Name: "Job (manager)",
+	Moves: []machine.Move[jobState]{
+		{From: machine.New, To: jobAsking, Why: "nothing to wait for"},
+		{From: machine.New, To: jobWaiting, Why: "systemd has another job of the unit"},
+		{From: jobAsking, To: jobTaken, Why: "systemd has taken it, so JobNew and the reply"},
+		{From: jobAsking, To: jobRefused, Why: "an error, no answer, the node is lost, shutdown"},
+		{From: jobWaiting, To: jobSent, Why: "systemd has no other job of the unit"},
+		{From: jobWaiting, To: jobEnded, Why: "canceled, overruled, the node is lost, shutdown"},
+		{From: jobSent, To: jobTaken, Why: "systemd has taken it"},
+		{From: jobSent, To: jobEnded, Why: "refused, no answer, the node is lost, shutdown"},
+		{From: jobTaken, To: jobRunning, Why: "JobState running"},
+		{From: jobTaken, To: jobEnded, Why: "JobDone, the node is lost, shutdown"},
+		{From: jobRunning, To: jobTaken, Why: "JobState waiting, systemd merged another job into it"},
+		{From: jobRunning, To: jobEnded, Why: "JobDone, the node is lost, shutdown"},
 	},
 }
 
@@ -56,7 +56,7 @@ type job struct {
 	id      uint32
 	session *session
 	req     JobRequest
-	state   state[jobState]
+	state   machine.State[jobState]
 	// callers wait for systemd's answer while the job is being asked for.
 	callers []func(id uint32, err error)
 	// cancels are the cancellations that wait for it.
@@ -65,7 +65,7 @@ type job struct {
 
 // withSystemd reports whether the job has left for the node's systemd.
 func (j *job) withSystemd() bool {
-	switch j.state.is {
+	switch j.state.Is {
 	case jobAsking, jobSent, jobTaken, jobRunning:
 		return true
 	}
@@ -73,11 +73,11 @@ func (j *job) withSystemd() bool {
 }
 
 // accepted reports whether systemd has the job for certain.
-func (j *job) accepted() bool { return j.state.is == jobTaken || j.state.is == jobRunning }
+func (j *job) accepted() bool { return j.state.Is == jobTaken || j.state.Is == jobRunning }
 
 // announced reports whether JobNew was told, so that JobRemoved has to follow.
 func (j *job) announced() bool {
-	switch j.state.is {
+	switch j.state.Is {
 	case jobWaiting, jobSent, jobTaken, jobRunning:
 		return true
 	}
@@ -86,14 +86,14 @@ func (j *job) announced() bool {
 
 func (j *job) info() JobInfo {
 	info := JobInfo{ID: j.id, Node: j.session.node.name, Unit: j.req.Unit, Type: j.req.Verb.String(), State: wire.JobWaiting}
-	if j.state.is == jobRunning {
+	if j.state.Is == jobRunning {
 		info.State = wire.JobRunning
 	}
 	return info
 }
 
 func (m *Manager) move(j *job, to jobState, why string) bool {
-	return j.state.transition(&jobMachine, to, m.log, why, slog.String(keyNode, j.session.node.name),
+	return j.state.Transition(&jobMachine, to, m.log, why, slog.String(keyNode, j.session.node.name),
 		slog.String(keyUnit, j.req.Unit), slog.Uint64(keyJob, uint64(j.id)))
 }
 
@@ -142,7 +142,7 @@ func (m *Manager) startJob(req JobRequest, reply func(uint32, error)) {
 // share gives a second caller the job of the first.
 func (m *Manager) share(j *job, reply func(uint32, error)) {
 	switch {
-	case j.state.is != jobAsking:
+	case j.state.Is != jobAsking:
 		reply(j.id, nil)
 	case len(j.callers) >= MaxCallersPerJob:
 		reply(0, wire.ErrLimitsExceeded.With("%d callers wait for the same job of unit %s on node %q already; try again later",
@@ -161,7 +161,7 @@ func (m *Manager) addJob(s *session, req JobRequest, a action, reply func(uint32
 		reply(0, wire.ErrLimitsExceeded.With("node %q has %d jobs already; wait for them or cancel some", req.Node, s.jobs))
 		return
 	}
-	j := &job{id: m.newJobID(), session: s, req: req, state: state[jobState]{is: jobNew}}
+	j := &job{id: m.newJobID(), session: s, req: req, state: machine.State[jobState]{Is: machine.New}}
 	if a == wait {
 		m.move(j, jobWaiting, "systemd has another job of the unit")
 		m.keep(j)
@@ -220,7 +220,7 @@ func (m *Manager) ask(j *job) {
 // answered is the node's answer to ask. A report about the job may have overtaken it and
 // said the same already (see taken).
 func (m *Manager) answered(j *job, err error) {
-	if j.state.is != jobAsking && j.state.is != jobSent {
+	if j.state.Is != jobAsking && j.state.Is != jobSent {
 		return
 	}
 	if err == nil {
@@ -239,7 +239,7 @@ func (m *Manager) answered(j *job, err error) {
 
 // take notes that systemd has the job: its answer said so, or a report about the job did.
 func (m *Manager) take(j *job, why string) {
-	asked := j.state.is == jobAsking
+	asked := j.state.Is == jobAsking
 	if !m.move(j, jobTaken, why) {
 		return
 	}
@@ -266,7 +266,7 @@ func (m *Manager) overrule(j *job) {
 // refuse ends a job that systemd did not take. Before it was announced that is an answer to
 // its callers, afterwards it is the job's end.
 func (m *Manager) refuse(j *job, err error) {
-	switch j.state.is {
+	switch j.state.Is {
 	case jobAsking:
 		m.move(j, jobRefused, err.Error())
 		m.drop(j)
@@ -337,7 +337,7 @@ func (m *Manager) jobState(id Session, number uint32, word string) {
 		return
 	}
 	j := m.reported(id, number, word)
-	if j == nil || j.state.is == to {
+	if j == nil || j.state.Is == to {
 		return
 	}
 	if m.move(j, to, "reported by the node") {

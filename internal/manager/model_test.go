@@ -331,7 +331,7 @@ func (x *trial) drain() {
 }
 
 func TestQueueAgainstModel(t *testing.T) {
-	runs := 150
+	runs := 80
 	if testing.Short() {
 		runs = 20
 	}

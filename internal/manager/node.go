@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"example.org/ctrl/internal/machine"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -19,13 +20,13 @@ const (
 	nodeGone    nodeState = "removed"
 )
 
-var nodeMachine = machine[nodeState]{
-	name: "Node session (manager)",
-	moves: []move[nodeState]{
-		{"new", nodeOffline, "the node is in the configuration"},
-		{nodeOffline, nodeOnline, "Register was accepted"},
-		{nodeOnline, nodeOffline, "the session ended"},
-		{nodeOffline, nodeGone, "the node left the configuration"},
+var nodeMachine = machine.Table[nodeState]{
+	Name: "Node session (manager)",
+	Moves: []machine.Move[nodeState]{
+		{From: machine.New, To: nodeOffline, Why: "the node is in the configuration"},
+		{From: nodeOffline, To: nodeOnline, Why: "Register was accepted"},
+		{From: nodeOnline, To: nodeOffline, Why: "the session ended"},
+		{From: nodeOffline, To: nodeGone, Why: "the node left the configuration"},
 	},
 }
 
@@ -33,7 +34,7 @@ var nodeMachine = machine[nodeState]{
 type node struct {
 	name     string
 	optional bool
-	state    state[nodeState]
+	state    machine.State[nodeState]
 	session  *session
 	lastSeen time.Time // of the last session; while online the link knows better
 	reason   string
@@ -41,8 +42,8 @@ type node struct {
 }
 
 func (m *Manager) newNode(name string) *node {
-	n := &node{name: name, state: state[nodeState]{is: "new"}}
-	n.state.transition(&nodeMachine, nodeOffline, m.log, "configured", slog.String(keyNode, name))
+	n := &node{name: name, state: machine.State[nodeState]{Is: machine.New}}
+	n.state.Transition(&nodeMachine, nodeOffline, m.log, "configured", slog.String(keyNode, name))
 	return n
 }
 
@@ -50,7 +51,7 @@ func (n *node) online() bool { return n.session != nil }
 
 func (n *node) info() NodeInfo {
 	info := NodeInfo{
-		Name: n.name, Status: string(n.state.is), LastSeen: n.lastSeen, StatusSince: n.state.since,
+		Name: n.name, Status: string(n.state.Is), LastSeen: n.lastSeen, StatusSince: n.state.Since,
 		DisconnectReason: n.reason, Facts: n.facts, Optional: n.optional,
 	}
 	if n.session != nil {

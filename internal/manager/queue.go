@@ -83,7 +83,7 @@ func joinable(j *job, mode string) bool {
 	switch {
 	case !plainMode(j.req.Mode):
 		return false
-	case j.state.is == jobWaiting:
+	case j.state.Is == jobWaiting:
 		return j.req.Mode == mode
 	case j.accepted():
 		return late
@@ -120,7 +120,7 @@ func overruled(queue []*job, j *job) []*job {
 		if w == j {
 			break
 		}
-		if w.state.is == jobWaiting && w.req.Verb.Conflicts(j.req.Verb) {
+		if w.state.Is == jobWaiting && w.req.Verb.Conflicts(j.req.Verb) {
 			out = append(out, w)
 		}
 	}

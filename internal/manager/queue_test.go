@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"example.org/ctrl/internal/machine"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -13,7 +14,7 @@ func parseJobs(t *testing.T, text string) []*job {
 	var queue []*job
 	for i, word := range strings.Fields(text) {
 		part := strings.Split(word, ":")
-		j := &job{id: uint32(i + 1), state: state[jobState]{is: jobState(part[1])}}
+		j := &job{id: uint32(i + 1), state: machine.State[jobState]{Is: jobState(part[1])}}
 		j.req = parseRequest(t, part[0])
 		if len(part) > 2 {
 			j.req.Mode = part[2]

@@ -131,7 +131,7 @@ func (m *Manager) openSession(n *node, r Registration) *session {
 	s.pulse = m.newPulse(s.id, now)
 	n.session, n.facts, n.reason, n.lastSeen = s, maps.Clone(r.Facts), "", now
 	m.sessions[s.id] = s
-	n.state.transition(&nodeMachine, nodeOnline, m.log, "registered",
+	n.state.Transition(&nodeMachine, nodeOnline, m.log, "registered",
 		slog.String(keyNode, n.name), slog.Uint64(keySession, uint64(s.id)))
 	m.log.Info("node is online", keyNode, n.name, keySession, s.id, "address", r.Identity.Address)
 	m.events.NodeChanged(n.info())
@@ -162,7 +162,7 @@ func (m *Manager) detach(s *session, reason string, closeLink bool) {
 	s.over = true
 	delete(m.sessions, s.id)
 	n.lastSeen, n.reason, n.session = s.lastReceived(), cleanReason(reason), nil
-	n.state.transition(&nodeMachine, nodeOffline, m.log, n.reason,
+	n.state.Transition(&nodeMachine, nodeOffline, m.log, n.reason,
 		slog.String(keyNode, n.name), slog.Uint64(keySession, uint64(s.id)))
 	m.log.Info("node is offline", keyNode, n.name, keySession, s.id, keyReason, n.reason)
 	if closeLink {

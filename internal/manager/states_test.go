@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"example.org/ctrl/internal/machine"
 )
 
 // arrow is one line of a Mermaid state diagram: "from --> to: why".
@@ -13,23 +15,23 @@ var arrow = regexp.MustCompile(`^\s*(\S+) --> (\S+?)(?:: (.*))?$`)
 
 // drawn reads the diagram below a heading of docs/states.md. A final "[*]" is how Mermaid
 // draws an end; it is no state.
-func drawn(t *testing.T, page, heading string) []Move {
+func drawn(t *testing.T, page, heading string) []machine.Move[string] {
 	t.Helper()
 	_, section, found := strings.Cut(page, "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("docs/states.md has no section %q", heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	var moves []Move
+	var moves []machine.Move[string]
 	for line := range strings.Lines(section) {
 		m := arrow.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if m == nil || m[2] == "[*]" {
 			continue
 		}
 		if m[1] == "[*]" {
-			m[1] = "new"
+			m[1] = machine.New
 		}
-		moves = append(moves, Move{From: m[1], To: m[2], Why: m[3]})
+		moves = append(moves, machine.Move[string]{From: m[1], To: m[2], Why: m[3]})
 	}
 	return moves
 }
@@ -39,19 +41,19 @@ func TestDrawingsShowTheMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, machine := range Machines() {
-		drawing := drawn(t, string(page), machine.Name)
-		for _, m := range machine.Moves {
+	for _, table := range Machines() {
+		drawing := drawn(t, string(page), table.Name)
+		for _, m := range table.Moves {
 			if !slices.Contains(drawing, m) {
-				t.Errorf("%s: the drawing lacks %s --> %s: %s", machine.Name, m.From, m.To, m.Why)
+				t.Errorf("%s: the drawing lacks %s --> %s: %s", table.Name, m.From, m.To, m.Why)
 			}
 		}
 		for _, m := range drawing {
 			if strings.ContainsAny(m.Why, ":;") {
-				t.Errorf("%s: Mermaid does not draw a label with a colon or semicolon: %s", machine.Name, m.Why)
+				t.Errorf("%s: Mermaid does not draw a label with a colon or semicolon: %s", table.Name, m.Why)
 			}
-			if !slices.Contains(machine.Moves, m) {
-				t.Errorf("%s: only the drawing has %s --> %s: %s", machine.Name, m.From, m.To, m.Why)
+			if !slices.Contains(table.Moves, m) {
+				t.Errorf("%s: only the drawing has %s --> %s: %s", table.Name, m.From, m.To, m.Why)
 			}
 		}
 	}
@@ -59,9 +61,9 @@ func TestDrawingsShowTheMachines(t *testing.T) {
 
 func TestIllegalMovesAreRefused(t *testing.T) {
 	var logged strings.Builder
-	s := state[jobState]{is: jobEnded}
+	s := machine.State[jobState]{Is: jobEnded}
 	before := s
-	if s.transition(&jobMachine, jobRunning, textLog(&logged), "a mistake") || s != before {
+	if s.Transition(&jobMachine, jobRunning, textLog(&logged), "a mistake") || s != before {
 		t.Errorf("an ended job became %v", s)
 	}
 	for _, want := range []string{"level=ERROR", "from=ended", "to=running"} {
@@ -73,18 +75,18 @@ func TestIllegalMovesAreRefused(t *testing.T) {
 
 // TestEveryStateIsReached keeps the tables free of states that nothing leads to.
 func TestEveryStateIsReached(t *testing.T) {
-	for _, machine := range Machines() {
-		reached := []string{"new"}
-		for range machine.Moves {
-			for _, m := range machine.Moves {
+	for _, table := range Machines() {
+		reached := []string{machine.New}
+		for range table.Moves {
+			for _, m := range table.Moves {
 				if slices.Contains(reached, m.From) && !slices.Contains(reached, m.To) {
 					reached = append(reached, m.To)
 				}
 			}
 		}
-		for _, m := range machine.Moves {
+		for _, m := range table.Moves {
 			if !slices.Contains(reached, m.From) {
-				t.Errorf("%s: nothing leads to %s", machine.Name, m.From)
+				t.Errorf("%s: nothing leads to %s", table.Name, m.From)
 			}
 		}
 	}
