@@ -44,7 +44,7 @@ var adapters = []string{
 	"internal/managerbus", "internal/agentbus", "internal/authz", "internal/sdnotify",
 }
 
-var testSupport = []string{"internal/systemdtest", "internal/clustertest", "internal/lab", "internal/pki/pkitest", "internal/bustest"}
+var testSupport = []string{"internal/systemdtest", "internal/clustertest", "internal/lab", "internal/machine/machinetest", "internal/pki/pkitest", "internal/bustest"}
 
 var rules = []rule{
 	{from: cores, to: []string{"net", "os", "os/exec", "syscall", "golang.org/x/sys/unix"}, direct: true,
