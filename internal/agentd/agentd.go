@@ -1,0 +1,85 @@
+// Package agentd is the agent as a program: it ties the core to the manager, to systemd and
+// to the node's bus, and runs.
+package agentd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"example.org/ctrl/internal/config"
+	"example.org/ctrl/internal/daemon"
+	"example.org/ctrl/internal/peer"
+	"example.org/ctrl/internal/pki"
+)
+
+// Run runs the agent until a signal or ctx ends it, and returns its exit code. args are those
+// after the program's name, env is as os.Environ gives it.
+func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	return daemon.Run(ctx, daemon.Spec[*config.Agent]{
+		Name:    "ctrl-agent",
+		Summary: "lets a manager reach the systemd units of this node.",
+		Example: "ctrl-agent --name node1 --manager-host boss --check-config",
+		Flags: []daemon.Flag{
+			{Short: "n", Long: "name", Key: "NodeName", Value: "NAME", Help: "name under which this node registers"},
+			{Short: "H", Long: "manager-host", Key: "ManagerHost", Value: "HOST", Help: "host name or address of the manager"},
+			{Short: "p", Long: "port", Key: "ManagerPort", Value: "PORT", Help: "TCP port of the manager"},
+			{Short: "a", Long: "address", Key: "ManagerAddress", Value: "ADDRESS", Help: "D-Bus addresses of the manager, instead of host and port"},
+			{Short: "i", Long: "interval", Key: "HeartbeatInterval", Value: "TIME", Help: "time between two signs of life to the manager"},
+		},
+		Load:   config.LoadAgent,
+		Common: func(c *config.Agent) *config.Common { return &c.Common },
+		Check:  check,
+		Start: func(ctx context.Context, c *config.Agent, e *daemon.Env) (daemon.Service[*config.Agent], error) {
+			return start(ctx, c, e)
+		},
+	}, args, env, stdout, stderr)
+}
+
+// check looks at what the configuration names: addresses, certificates.
+func check(c *config.Agent, _ *daemon.Env, thorough bool) error {
+	for _, address := range c.Addresses() {
+		if err := checkAddress(address); err != nil {
+			return fmt.Errorf("manager address: %w", err)
+		}
+	}
+	if !hasFiles(c) {
+		return nil // which CheckStart found to be enough
+	}
+	store, err := pki.Open(pkiConfig(c), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if thorough {
+		return store.CheckTime()
+	}
+	return nil
+}
+
+// checkAddress refuses what cannot be dialled.
+func checkAddress(address string) error {
+	list, err := peer.ParseAddress(address)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		if _, _, err := a.Endpoint(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasFiles reports whether there are certificates to use, which over a unix socket alone
+// there need not be.
+func hasFiles(c *config.Agent) bool {
+	return c.TLS && (c.CertFile != "" || c.KeyFile != "" || c.CAFile != "")
+}
+
+func pkiConfig(c *config.Agent) pki.Config {
+	return pki.Config{
+		Role: pki.Node, CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile,
+		NodeName: c.NodeName, ManagerName: c.ManagerName,
+	}
+}

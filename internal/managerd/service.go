@@ -1,0 +1,242 @@
+package managerd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"example.org/ctrl/internal/agentlink"
+	"example.org/ctrl/internal/authz"
+	"example.org/ctrl/internal/config"
+	"example.org/ctrl/internal/daemon"
+	"example.org/ctrl/internal/logging"
+	"example.org/ctrl/internal/manager"
+	"example.org/ctrl/internal/managerbus"
+	"example.org/ctrl/internal/peer"
+	"example.org/ctrl/internal/pki"
+	"example.org/ctrl/internal/version"
+	"example.org/ctrl/internal/wire"
+)
+
+// service is a running manager.
+type service struct {
+	env    *daemon.Env
+	log    *slog.Logger
+	cfg    *config.Manager // what is in effect
+	store  *pki.Store      // nil without TLS
+	core   *manager.Manager
+	bus    *managerbus.Bus
+	agents *agentlink.Server
+
+	running, onBus, status *daemon.Component
+}
+
+// start brings everything up in an order in which nothing is offered before it works: the
+// sockets, the bus with its name, the core, and only then the agents.
+func start(ctx context.Context, c *config.Manager, e *daemon.Env) (*service, error) {
+	s := &service{env: e, log: e.Logger(), cfg: c}
+	sockets, err := listen(c, e)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.bringUp(ctx, sockets); err != nil {
+		sockets.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
+	if err := s.secure(sockets); err != nil {
+		return err
+	}
+	address, err := busAddress(s.env.Options.User)
+	if err != nil {
+		return err
+	}
+	s.bus = managerbus.New(managerbus.Options{
+		Address: address, Authorizer: authorizer(s.env.Options.User), Daemon: s, Version: version.Short(), Log: s.log,
+	})
+	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
+	s.core = manager.New(coreConfig(s.cfg), events, s.log)
+	s.agents = agentlink.New(s.core, s.linkSettings(), s.log)
+	if err := s.bus.Connect(ctx, s.core); err != nil {
+		return err
+	}
+	s.running, s.onBus = daemon.Go(s.core.Run), daemon.Go(s.bus.Run)
+	for _, l := range sockets.all {
+		s.log.Info("waiting for agents", logging.KeyAddress, describe(l))
+		s.agents.Serve(l)
+	}
+	s.status = daemon.Go(func(ctx context.Context) { s.keepStatus(ctx, events.changed) })
+	return nil
+}
+
+// secure opens the certificates where a socket needs them.
+func (s *service) secure(sockets *sockets) error {
+	if !sockets.overTCP() {
+		return nil
+	}
+	if !s.cfg.TLS {
+		s.log.Warn("TLS=no: whoever reaches the port can register as any node that is away")
+		return nil
+	}
+	var err error
+	s.store, err = pki.Open(pkiConfig(s.cfg), s.log)
+	return err
+}
+
+func busAddress(user bool) (string, error) {
+	if user {
+		return peer.UserBusAddress()
+	}
+	return peer.SystemBusAddress(), nil
+}
+
+// authorizer lets root do everything and, on a user's bus, that user.
+func authorizer(user bool) *authz.ByUID {
+	if user {
+		return authz.NewByUID(0, uint32(os.Getuid()))
+	}
+	return authz.NewByUID(0)
+}
+
+func describe(l net.Listener) string {
+	a := l.Addr()
+	return a.Network() + " " + a.String()
+}
+
+func coreConfig(c *config.Manager) manager.Config {
+	out := manager.Config{
+		HeartbeatInterval: c.HeartbeatInterval, HeartbeatThreshold: c.NodeHeartbeatThreshold,
+		CallTimeout: c.CallTimeout, QueryTimeout: c.QueryTimeout,
+	}
+	for _, n := range c.Nodes {
+		out.Nodes = append(out.Nodes, manager.NodeConfig{Name: n.Name, Optional: n.Optional})
+	}
+	return out
+}
+
+func (s *service) linkSettings() agentlink.Settings {
+	set := agentlink.Settings{
+		TCP:   daemon.TCP(&s.cfg.Common, s.cfg.NodeHeartbeatThreshold),
+		Group: agentlink.NoGroup,
+	}
+	if s.store != nil {
+		set.Secure = s.store.Accept
+	}
+	if s.env.Options.User {
+		set.User = os.Getuid()
+	}
+	if group, err := groupID(s.cfg.SocketGroup); err == nil { // it was checked before
+		set.Group = group
+	}
+	return set
+}
+
+// Reload implements daemon.Service.
+func (s *service) Reload(next *config.Manager) {
+	applied, restart := s.cfg.Changed(next)
+	daemon.SayRestart(s.log, restart)
+	if s.store != nil {
+		if err := s.store.Reconfigure(pkiConfig(next)); err != nil {
+			s.log.Error("certificate files cannot be used; the ones before stay in use", "err", err)
+		}
+	}
+	level := s.cfg.LogLevel
+	s.cfg = effective(s.cfg, next)
+	if s.cfg.LogLevel != level {
+		s.SetLogLevel(s.cfg.LogLevel)
+	}
+	s.core.Reconfigure(coreConfig(s.cfg))
+	s.agents.Apply(s.linkSettings())
+	s.log.Info("configuration was read again", "applied", strings.Join(applied, " "))
+}
+
+// effective is the next configuration with those of its values replaced that take effect at
+// the next start only.
+func effective(now, next *config.Manager) *config.Manager {
+	out := *next
+	out.Port, out.UseTCP, out.UseUDS = now.Port, now.UseTCP, now.UseUDS
+	out.SocketGroup, out.AllowInsecureNetwork = now.SocketGroup, now.AllowInsecureNetwork
+	daemon.KeepUntilRestart(&out.Common, &now.Common)
+	return &out
+}
+
+// Alive implements daemon.Service.
+func (s *service) Alive(reply func()) { s.core.Status(func(string) { reply() }) }
+
+// Stop implements daemon.Service: no new agents, then the ends of all jobs and sessions, then
+// the last words to agents and to the bus.
+func (s *service) Stop(ctx context.Context) {
+	s.agents.Close()
+	s.running.End(ctx)
+	s.agents.Drain(ctx)
+	s.onBus.End(ctx)
+	s.status.End(ctx)
+}
+
+// LogLevel implements managerbus.Daemon.
+func (s *service) LogLevel() string { return strings.ToUpper(logging.LevelWord(s.env.Log.Level())) }
+
+// SetLogLevel implements managerbus.Daemon.
+func (s *service) SetLogLevel(level string) {
+	if l, err := logging.ParseLevel(level); err == nil {
+		s.env.Log.SetLevel(l)
+		s.log.Info("log level changed", "level", level)
+	}
+}
+
+// LogTarget implements managerbus.Daemon.
+func (s *service) LogTarget() string { return s.env.Log.Target().String() }
+
+// Shutdown implements managerbus.Daemon.
+func (s *service) Shutdown() { s.env.Shutdown() }
+
+// events passes everything on to the bus and notes what systemd's status line shows.
+type events struct {
+	*managerbus.Bus
+	changed daemon.Latch
+}
+
+// NodeChanged implements manager.Events.
+func (e *events) NodeChanged(n manager.NodeInfo) {
+	e.Bus.NodeChanged(n)
+	e.changed.Set()
+}
+
+// FleetChanged implements manager.Events.
+func (e *events) FleetChanged(added, removed []manager.NodeInfo) {
+	e.Bus.FleetChanged(added, removed)
+	e.changed.Set()
+}
+
+// keepStatus tells systemd how many nodes there are.
+func (s *service) keepStatus(ctx context.Context, changed <-chan struct{}) {
+	for {
+		answer := make(chan string, 1)
+		s.core.Nodes(func(nodes []manager.NodeInfo) {
+			online := 0
+			for _, n := range nodes {
+				if n.Status == wire.NodeOnline {
+					online++
+				}
+			}
+			answer <- fmt.Sprintf("%d of %d nodes online", online, len(nodes))
+		})
+		select {
+		case text := <-answer:
+			s.env.Status(text)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
