@@ -55,6 +55,8 @@ func New(cfg Config, systemd Systemd, dialer Dialer, events Events, log *slog.Lo
 		conn: connection{state: machine.State[sessionState]{Is: machine.New}},
 	}
 	a.configure(cfg)
+	// Before anything that may be posted from now on, also before Run.
+	a.loop.Defer(func() { a.move(sessionIdle, "the agent runs") })
 	return a
 }
 
@@ -76,7 +78,6 @@ func (a *Agent) configure(cfg Config) {
 // Run dials, registers and serves until ctx ends, then closes the link and returns. It
 // stops no unit. Dialling begins when systemd has been reached for the first time.
 func (a *Agent) Run(ctx context.Context) {
-	a.loop.Defer(func() { a.move(sessionIdle, "waiting for systemd") })
 	stop := context.AfterFunc(ctx, func() { a.loop.Defer(a.shutDown) })
 	defer stop()
 	a.loop.Run(context.Background())

@@ -78,7 +78,9 @@ func (a *Agent) beat() {
 	}
 	if p.interval > 0 && !now.Before(p.next) {
 		a.conn.link.Heartbeat()
-		p.next = now.Add(p.interval)
+		if p.next = p.next.Add(p.interval); p.next.Before(now) {
+			p.next = now.Add(p.interval)
+		}
 	}
 	a.armPulse()
 }

@@ -326,6 +326,9 @@ func (a *Agent) noteMeaning(s *subscription, rows []UnitRow) {
 	if s.primary == row.ID || row.ID == "" && (s.primary == s.text || s.primary == "") {
 		return
 	}
+	if before := a.watched.units[s.primary]; before != nil {
+		a.flushUnit(before) // what is known of it still goes out under the old meaning
+	}
 	s.primary = row.ID
 	if row.ID != "" {
 		u := a.watched.unit(row.ID)

@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.org/ctrl/internal/wire"
+)
+
+func TestJobsFromAskingToTheEnd(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.start(l.session, 7, wire.Start, "a.service")
+		w.expect("systemd< StartUnit a.service")
+		w.answer("StartUnit a.service", 70, nil)
+		w.a.SystemdJobRunning(70)
+		w.a.SystemdJobRunning(70)
+		w.a.SystemdJobRunning(99)
+		w.a.SystemdJobRemoved(99, "b.service", "done")
+		w.a.SystemdJobRemoved(70, "a.service", "failed")
+		w.a.SystemdJobRemoved(70, "a.service", "done")
+		w.expect("answer 7 ok", "JobState 7 running", "JobDone 7 failed")
+	})
+}
+
+func TestOneJobOfSystemdEndsAllThatWereMergedIntoIt(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.start(l.session, 1, wire.Start, "a.service")
+		w.answer("StartUnit a.service", 70, nil)
+		w.a.SystemdJobRunning(70)
+		w.start(l.session, 2, wire.Start, "a.service")
+		w.answer("StartUnit a.service", 70, nil)
+		w.a.SystemdJobRemoved(70, "a.service", "done")
+		w.expect("systemd< StartUnit a.service", "answer 1 ok", "JobState 1 running",
+			"systemd< StartUnit a.service", "JobState 2 running", "answer 2 ok", "JobDone 1 done", "JobDone 2 done")
+	})
+}
+
+func TestRefusedAndUnansweredJobs(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.start(l.session, 1, wire.Start, "none.service")
+		w.answer("StartUnit none.service", nil, wire.ErrSystemdNoSuchUnit.With("Unit none.service not found."))
+		w.expect("systemd< StartUnit none.service", "answer 1 NoSuchUnit")
+		w.start(l.session, 1, wire.Start, "slow.service") // the id is free again
+		l.keepAlive(plain.CallTimeout)
+		w.expect("systemd< StartUnit slow.service", "answer 1 Timeout")
+		w.start(l.session, 2, wire.Stop, wire.AgentUnit)
+		w.start(l.session, 3, wire.Restart, wire.AgentUnit)
+		w.start(l.session+1, 4, wire.Start, "a.service")
+		w.expect("answer 2 AccessDenied", "systemd< RestartUnit ctrl-agent.service", "answer 4 Disconnected")
+		w.start(l.session, 3, wire.Start, "b.service")
+		w.expect("answer 3 InvalidArgs")
+	})
+}
+
+func TestCancelInEachState(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		cancel := func(id uint32) {
+			w.a.CancelJob(l.session, id, func(err error) { w.note("cancel %d %s", id, kind(err)) })
+			synctest.Wait()
+		}
+		cancel(1)
+		w.expect("cancel 1 NoSuchJob")
+		w.start(l.session, 1, wire.Start, "a.service")
+		cancel(1)
+		w.expect("systemd< StartUnit a.service")
+		w.answer("StartUnit a.service", 70, nil)
+		w.expect("answer 1 ok", "systemd< CancelJob 70")
+		w.answer("CancelJob 70", nil, nil)
+		w.a.SystemdJobRemoved(70, "a.service", "canceled")
+		w.expect("cancel 1 ok", "JobDone 1 canceled")
+		w.start(l.session, 2, wire.Start, "b.service")
+		cancel(2)
+		w.answer("StartUnit b.service", nil, errors.New("refused"))
+		w.expect("systemd< StartUnit b.service", "answer 2 Failed", "cancel 2 NoSuchJob")
+	})
+}
+
+func TestANewSessionKnowsNothingOfOldJobs(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.start(l.session, 1, wire.Start, "a.service")
+		w.start(l.session, 2, wire.Start, "b.service")
+		w.answer("StartUnit a.service", 70, nil)
+		w.a.Closed(l.session, errors.New("cut"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		second := w.newLink()
+		w.dialed(second, nil)
+		second.register(welcome, nil)
+		w.take()
+		w.answer("StartUnit b.service", 71, nil)
+		w.a.SystemdJobRemoved(70, "a.service", "done")
+		w.a.SystemdJobRemoved(71, "b.service", "done")
+		w.expect("answer 2 ok") // nobody hears it: the link is gone
+	})
+}
+
+func TestJobsAreLookedUpAgainAfterSystemdWasAway(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		for i, unit := range []string{"a.service", "b.service", "c.service"} {
+			w.start(l.session, uint32(i+1), wire.Start, unit)
+			w.answer("StartUnit "+unit, 70+i, nil)
+		}
+		w.take()
+		w.a.SystemdDown(errors.New("EOF"))
+		w.a.SystemdUp(map[string]wire.Value{})
+		w.expect("systemd< ListJobs")
+		w.answer("ListJobs", []uint32{71}, nil)
+		w.expect("systemd< units a.service", "systemd< units c.service")
+		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "active", "running"}}, nil)
+		w.answer("units c.service", []UnitRow{{"c.service", "c.service", "failed", "failed"}}, nil)
+		w.expect("JobDone 1 done", "JobDone 3 failed")
+		w.a.SystemdJobRemoved(71, "b.service", "done")
+		w.expect("JobDone 2 done")
+	})
+}
+
+func TestResultFromState(t *testing.T) {
+	tests := []struct {
+		verb         wire.Verb
+		active, want string
+	}{
+		{wire.Start, "active", "done"}, {wire.Start, "inactive", "done"}, {wire.Start, "failed", "failed"},
+		{wire.Start, "deactivating", "canceled"}, {wire.Start, "", "canceled"}, {wire.Restart, "activating", "done"},
+		{wire.Stop, "inactive", "done"}, {wire.Stop, "failed", "done"}, {wire.Stop, "active", "canceled"},
+	}
+	for _, tt := range tests {
+		if got := resultFromState(tt.verb, tt.active); got != tt.want {
+			t.Errorf("%s, %q: %s, want %s", tt.verb, tt.active, got, tt.want)
+		}
+	}
+}
+
+func TestCalls(t *testing.T) {
+	cfg := plain
+	var levels []string
+	cfg.SetLogLevel = func(l string) error { levels = append(levels, l); return nil }
+	in(t, cfg, func(w *world) {
+		l := w.online()
+		call := func(method string, args wire.Raw) {
+			w.a.Call(l.session, method, args, func(body wire.Raw, err error) { w.note("%s %s %d", method, kind(err), len(body.Data)) })
+			synctest.Wait()
+		}
+		one := func(s string) []byte { return str(s).Data }
+		list := append([]byte{byte(len(one("x.service"))), 0, 0, 0}, one("x.service")...)
+		call("ListUnits", wire.Raw{})
+		w.answer("ListUnits", wire.Raw{Sig: "s", Data: one("x")}, nil)
+		w.expect("systemd< ListUnits", "ListUnits ok 6")
+		call("FreezeUnit", wire.Raw{Sig: "s", Data: one(wire.AgentUnit)})
+		call("FreezeUnit", wire.Raw{Sig: "s", Data: one("foo@.service")})
+		call("FreezeUnit", wire.Raw{})
+		call("StartUnit", wire.Raw{})
+		call("Nonsense", wire.Raw{})
+		call("DisableUnitFiles", wire.Raw{Sig: "asb", Data: append(list, 0, 0, 0, 0)})
+		w.expect("FreezeUnit AccessDenied 0", "FreezeUnit InvalidArgs 0", "FreezeUnit InvalidArgs 0",
+			"StartUnit UnknownMethod 0", "Nonsense UnknownMethod 0", "systemd< DisableUnitFiles")
+		call("SetLogLevel", wire.Raw{Sig: "s", Data: one("debug")})
+		call("Shutdown", wire.Raw{})
+		w.expect("SetLogLevel ok 0", "Shutdown UnknownMethod 0")
+		if len(levels) != 1 || levels[0] != "debug" {
+			t.Errorf("levels %q", levels)
+		}
+	})
+}

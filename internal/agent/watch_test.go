@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.org/ctrl/internal/wire"
+)
+
+func (w *world) subscribe(pattern string) {
+	w.a.Subscribe(w.link.session, pattern, func(rows []UnitRow, err error) { w.note("subscribed %s %d %s", pattern, len(rows), kind(err)) })
+	synctest.Wait()
+}
+
+func (w *world) changed(unit string, props ...string) {
+	changed := make(map[string]wire.Value)
+	for i := 0; i < len(props); i += 2 {
+		changed[props[i]] = str(props[i+1])
+	}
+	w.a.SystemdUnitChanged(unit, wire.SystemdUnitInterface, changed)
+	synctest.Wait()
+}
+
+func TestEventsFollowTheAnswer(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("a.service")
+		w.changed("a.service", "ActiveState", "activating") // before the answer: part of it
+		w.expect("systemd< units a.service")
+		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "activating", "start"}}, nil)
+		w.expect("subscribed a.service 1 ok")
+		w.changed("a.service", "ActiveState", "activating", "SubState", "start")
+		w.expect() // nothing new in it but properties, which wait
+		w.changed("a.service", "ActiveState", "active", "SubState", "running")
+		w.expect("UnitProperties a.service Unit ActiveState=activating SubState=start", "UnitState a.service active running real")
+		time.Sleep(flushDelay)
+		w.expect("UnitProperties a.service Unit ActiveState=active SubState=running")
+		w.changed("b.service", "ActiveState", "active")
+		w.a.SystemdUnitNew("b.service")
+		w.expect()
+	})
+}
+
+func TestPropertiesAreMergedAndNoStateIsLost(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("*")
+		w.answer("units *", nil, nil)
+		w.take()
+		w.a.SystemdUnitNew("a.service")
+		for _, v := range []string{"1", "2", "3"} {
+			w.changed("a.service", "NRestarts", v)
+			w.changed("b.service", "NRestarts", v)
+		}
+		w.changed("a.service", "ActiveState", "failed", "SubState", "failed")
+		w.changed("a.service", "ActiveState", "inactive", "SubState", "dead")
+		w.a.SystemdUnitRemoved("a.service")
+		time.Sleep(flushDelay)
+		w.expect("UnitNew a.service real",
+			"UnitProperties a.service Unit NRestarts=3", "UnitState a.service failed failed real",
+			"UnitProperties a.service Unit ActiveState=failed SubState=failed", "UnitState a.service inactive dead real",
+			"UnitProperties a.service Unit ActiveState=inactive SubState=dead", "UnitRemoved a.service real",
+			"UnitProperties b.service Unit NRestarts=3")
+	})
+}
+
+func TestSystemdIsToldWhatIsWanted(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		if w.wanted.Load() != nil {
+			t.Error("signals are wanted without a subscription")
+		}
+		w.subscribe("web-*")
+		w.subscribe("alias.service")
+		w.answer("units alias.service", []UnitRow{{"alias.service", "real.service", "active", "running"}}, nil)
+		wants := *w.wanted.Load()
+		for name, want := range map[string]bool{"web-1.service": true, "alias.service": true, "real.service": true, "db.service": false} {
+			if wants(name) != want {
+				t.Errorf("%s: %v", name, !want)
+			}
+		}
+		w.take()
+		w.changed("real.service", "ActiveState", "inactive", "SubState", "dead")
+		w.expect("UnitState real.service inactive dead real")
+		w.a.Unsubscribe(w.link.session, "alias.service")
+		w.a.Unsubscribe(w.link.session, "web-*")
+		synctest.Wait()
+		if w.wanted.Load() != nil {
+			t.Error("signals are wanted after the last subscription")
+		}
+	})
+}
+
+func TestNamesAreResolvedAgainAfterReload(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("a.service")
+		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "active", "running"}}, nil)
+		w.a.SystemdUnitRemoved("a.service")
+		w.take()
+		w.a.SystemdReloaded()
+		w.answer("units a.service", []UnitRow{{"a.service", "b.service", "active", "exited"}}, nil)
+		w.expect("systemd< units a.service", "UnitAlias a.service b.service active exited")
+		w.changed("b.service", "ActiveState", "failed", "SubState", "failed")
+		w.expect("UnitState b.service failed failed real")
+		w.a.SystemdReloaded()
+		w.answer("units a.service", nil, nil)
+		w.expect("systemd< units a.service", "UnitProperties b.service Unit ActiveState=failed SubState=failed",
+			"UnitAlias a.service   ")
+	})
+}
+
+func TestUnitsAreComparedAfterSystemdWasAway(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("*.service")
+		w.answer("units *.service", []UnitRow{{"a.service", "a.service", "active", "running"}, {"b.service", "b.service", "active", "running"}}, nil)
+		w.take()
+		w.a.SystemdDown(errors.New("EOF"))
+		w.a.SystemdUp(map[string]wire.Value{})
+		w.answer("units *.service", []UnitRow{{"b.service", "b.service", "failed", "failed"}, {"c.service", "c.service", "active", "exited"}}, nil)
+		w.expect("systemd< units *.service", "UnitState b.service failed failed real",
+			"UnitNew c.service real", "UnitState c.service active exited real", "UnitRemoved a.service real")
+	})
+}
+
+func TestSubscriptionsThatAreRefused(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("foo@.service")
+		w.subscribe("[a")
+		w.subscribe("")
+		w.expect("subscribed foo@.service 0 InvalidArgs", "subscribed [a 0 InvalidArgs", "subscribed  0 InvalidArgs")
+		w.subscribe("a.service")
+		w.a.Unsubscribe(w.link.session, "a.service")
+		w.answer("units a.service", nil, nil)
+		w.expect("systemd< units a.service", "subscribed a.service 0 Disconnected")
+		w.subscribe("b.service")
+		w.answer("units b.service", nil, wire.ErrTimeout.With("slow"))
+		w.expect("systemd< units b.service", "subscribed b.service 0 Timeout")
+		w.changed("b.service", "ActiveState", "active")
+		w.expect()
+	})
+}
