@@ -1,0 +1,64 @@
+# ctrl: make many machines feel like one systemd. `make help` lists what there is.
+PREFIX  ?= /usr
+DESTDIR ?=
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+export CGO_ENABLED = 0
+LDFLAGS = -s -w -X example.org/ctrl/internal/version.stamp=$(VERSION)
+RACE_PACKAGES = $(shell $(GO) list ./... | grep -v '/test/e2e$$')
+
+bindir   = $(DESTDIR)$(PREFIX)/bin
+unitdir  = $(DESTDIR)$(PREFIX)/lib/systemd
+dbusdir  = $(DESTDIR)$(PREFIX)/share/dbus-1
+sharedir = $(DESTDIR)$(PREFIX)/share
+
+.PHONY: help build install check test demo bench fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build ctrl-manager, ctrl-agent and ctl into bin/
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ctrl-manager ./cmd/manager
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ctrl-agent ./cmd/agent
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ctl ./cmd/ctl
+
+install: build ## Install everything below DESTDIR and PREFIX (default: /usr)
+	install -D -m 0755 -t $(bindir) bin/ctrl-manager bin/ctrl-agent bin/ctl
+	install -D -m 0644 -t $(unitdir)/system units/ctrl-manager.service units/ctrl-manager.socket units/ctrl-agent.service
+	install -D -m 0644 -t $(unitdir)/user units/user/ctrl-manager.service units/user/ctrl-agent.service
+	install -D -m 0644 units/ctrl.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ctrl.conf
+	install -D -m 0644 -t $(dbusdir)/system.d units/org.example.ctrl1.conf units/org.example.ctrl1.Agent.conf
+	install -D -m 0644 -t $(dbusdir)/interfaces $(filter-out %internal.%,$(wildcard api/dbus-xml/*.xml))
+	install -D -m 0644 -t $(sharedir)/doc/ctrl config/manager.conf config/agent.conf README.md LICENSE
+	for shell in bash zsh fish; do bin/ctl completion $$shell >bin/completion.$$shell; done
+	install -D -m 0644 bin/completion.bash $(sharedir)/bash-completion/completions/ctl
+	install -D -m 0644 bin/completion.zsh $(sharedir)/zsh/site-functions/_ctl
+	install -D -m 0644 bin/completion.fish $(sharedir)/fish/vendor_completions.d/ctl.fish
+
+check: ## What every change must pass: format, vet, staticcheck, generated files, imports
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: run gofmt -w on these'; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@if $(GO) tool govulncheck ./... >bin/vuln.txt 2>&1; then echo 'govulncheck: nothing found'; \
+	elif grep -q 'dial tcp\|no such host\|fetching vulnerabilities\|connect:\|Forbidden' bin/vuln.txt; then echo 'govulncheck left out: its database cannot be reached from here'; \
+	else cat bin/vuln.txt; exit 1; fi
+	$(GO) run ./api/apidoc -check
+	$(GO) test -count=1 ./test ./internal/config -run 'Test(Imports|Rules|Tokens|Packages|Bus|Generated)'
+
+test: ## All tests: tables and the whole product in one process with -race, then real systemd
+	CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACE_PACKAGES)
+	$(GO) test -count=1 -timeout 9m ./test/e2e
+
+demo: ## Boot a manager and three nodes in namespaces and show the main job (KEEP=1: leave them up)
+	@$(GO) run ./test/demo
+
+bench: ## Measure, and print one table per question
+	$(GO) run ./bench
+
+fuzz: ## Run every fuzz target for a while (FUZZTIME=30s each)
+	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+		echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),30s) $$p || exit 1; done; done
+
+clean: ## Remove what was built
+	rm -rf bin dist
