@@ -1,0 +1,289 @@
+package ctl
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.org/ctrl/internal/client"
+	"example.org/ctrl/internal/ctl/render"
+	"example.org/ctrl/internal/wire"
+)
+
+func statusCommand(a *app) *cobra.Command {
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use:   "status [NODE [UNIT…]]",
+		Short: "Show the state of the fleet, of nodes, or of units",
+		Long: `Shows the state of the fleet; of NODE; or of units on NODE, as systemctl status does. A glob among
+the units stands for the units that are loaded there.
+
+The exit code is 0 where all is well: the fleet is up, the node online, the unit active. It is 3 where
+the fleet is not up or a unit is not active, 4 where there is no such unit or node, 6 where a node
+is offline.`,
+		Example: "  ctl status\n  ctl status node1\n  ctl status node1 foo.service bar.timer",
+		GroupID: groupFleet,
+	}
+	f.add(cmd)
+	cmd.ValidArgsFunction = a.completeUnits
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !f.allNodes {
+			return a.fleetStatus()
+		}
+		pattern, units, err := f.split(cmd, args)
+		if err != nil {
+			return err
+		}
+		if len(units) == 0 {
+			return a.nodeStatus(pattern)
+		}
+		return a.unitStatus(pattern, units)
+	}
+	return cmd
+}
+
+func (a *app) fleetStatus() error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	info, err := c.Info(a.ctx)
+	if err != nil {
+		return err
+	}
+	fleet, err := c.Fleet(a.ctx)
+	if err != nil {
+		return err
+	}
+	rows := []nodeRow{}
+	online := 0
+	for i := range fleet.Nodes {
+		rows = append(rows, a.nodeRow(&fleet.Nodes[i]))
+		if fleet.Nodes[i].Online() {
+			online++
+		}
+	}
+	if a.opt.format == render.Table {
+		d := a.details()
+		d.head(fleetMark(info.Status), "fleet")
+		d.line("Status", "%s, %d of %s online", a.options().Paint(fleetStyle(info.Status), info.Status), online, count(len(rows), "node"))
+		d.line("Manager", "%s", render.Clean(info.Version))
+		d.line("Jobs", "%d", len(fleet.Jobs))
+		if err := d.flush(); err != nil {
+			return err
+		}
+		if len(rows) > 0 {
+			fmt.Fprintln(a.out)
+		}
+	}
+	if len(rows) > 0 || a.opt.format != render.Table {
+		if err := render.Write(a.out, rows, a.options()); err != nil {
+			return err
+		}
+	}
+	if info.Status != wire.StatusUp {
+		return exit(exitNotActive)
+	}
+	return nil
+}
+
+func fleetStyle(status string) render.Style {
+	switch status {
+	case wire.StatusUp:
+		return render.Good
+	case wire.StatusDegraded:
+		return render.Changing
+	}
+	return render.Bad
+}
+
+func fleetMark(status string) render.Mark {
+	if status == wire.StatusDown {
+		return render.Mark{UTF8: "×", ASCII: "x", Style: render.Bad}
+	}
+	return render.Mark{UTF8: "●", ASCII: "*", Style: fleetStyle(status)}
+}
+
+// nodeStatusRow is one node as programs see it.
+type nodeStatusRow struct {
+	Node         string    `col:"NODE"`
+	Status       string    `col:"STATUS"`
+	Address      string    `col:"ADDRESS"`
+	Since        time.Time `col:"SINCE"`
+	LastSeen     time.Time `col:"LAST-SEEN"`
+	Optional     bool      `col:"OPTIONAL"`
+	Reason       string    `col:"REASON"`
+	Version      string    `col:"VERSION"`
+	Systemd      string    `col:"SYSTEMD"`
+	MachineID    string    `col:"MACHINE-ID"`
+	BootID       string    `col:"BOOT-ID"`
+	Architecture string    `col:"ARCHITECTURE"`
+	Features     []string  `col:"FEATURES"`
+	Units        uint32    `col:"UNITS"`
+	Failed       []string  `col:"FAILED"`
+	Jobs         uint32    `col:"JOBS"`
+}
+
+func (a *app) nodeStatus(pattern string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	fleet, err := c.Fleet(a.ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := pickNodes(fleet, []string{pattern})
+	if err != nil {
+		return err
+	}
+	rows := make([]nodeStatusRow, len(nodes))
+	errs := make([]error, len(nodes))
+	each(nodes, maxNodesAtOnce, func(i int, n client.Node) {
+		rows[i], errs[i] = a.nodeStatusOf(c, &n, fleet.Jobs)
+	})
+	a.page()
+	if a.opt.format != render.Table {
+		err = render.Write(a.out, rows, a.options())
+	} else {
+		err = a.showNodes(rows)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if n := &nodes[i]; !n.Online() && (!n.Optional || pattern == n.Name) {
+			errs = append(errs, exit(exitOffline))
+		}
+	}
+	return join(errs)
+}
+
+func (a *app) nodeStatusOf(c *client.Client, n *client.Node, jobs []wire.JobRow) (nodeStatusRow, error) {
+	features, _ := n.Facts[wire.FactFeatures].Data.([]string)
+	row := nodeStatusRow{
+		Node: n.Name, Status: n.Status, Address: n.Address, Since: n.StatusSince, LastSeen: n.LastSeen, Optional: n.Optional,
+		Reason: n.DisconnectReason, Version: n.Fact(wire.FactAgentVersion), Systemd: n.Fact(wire.FactSystemdVersion),
+		MachineID: n.Fact(wire.FactMachineID), BootID: n.Fact(wire.FactBootID), Architecture: n.Fact(wire.FactArchitecture), Features: features,
+	}
+	for _, j := range jobs {
+		if j.Node == n.Name {
+			row.Jobs++
+		}
+	}
+	if !n.Online() {
+		return row, nil
+	}
+	units, err := c.Node(n.Name).ListUnits(a.ctx, nil, nil)
+	if errors.Is(err, wire.ErrNodeOffline) {
+		row.Status = wire.NodeOffline
+		return row, exit(exitOffline)
+	}
+	if err != nil {
+		return row, &failure{doing: "cannot list the units of " + n.Name, node: n.Name, err: err}
+	}
+	row.Units = uint32(len(units))
+	for _, u := range units {
+		if u.ActiveState == "failed" {
+			row.Failed = append(row.Failed, u.Name)
+		}
+	}
+	slices.SortFunc(row.Failed, compareUnits)
+	return row, nil
+}
+
+func (a *app) showNodes(rows []nodeStatusRow) error {
+	for i, r := range rows {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		if err := a.showNode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) showNode(r nodeStatusRow) error {
+	d := a.details()
+	mark, style := render.Mark{UTF8: "●", ASCII: "*", Style: render.Good}, render.Good
+	switch {
+	case r.Status != wire.NodeOnline:
+		mark, style = render.Mark{UTF8: "×", ASCII: "x", Style: render.Bad}, render.Bad
+	case len(r.Failed) > 0:
+		mark.Style = render.Bad
+	}
+	d.head(mark, r.Node)
+	d.line("Status", "%s%s", a.options().Paint(style, r.Status), a.since(r.Since))
+	if r.Reason != "" {
+		d.line("Reason", "%s", render.Clean(r.Reason))
+	}
+	if r.Optional {
+		d.line("Optional", "yes")
+	}
+	d.optional("Address", r.Address)
+	d.optional("Last seen", render.Ago(r.LastSeen, a.now()))
+	d.optional("Agent", r.Version)
+	d.optional("Systemd", r.Systemd)
+	d.optional("Machine", strings.TrimSpace(r.MachineID+" "+r.Architecture))
+	d.optional("Boot", r.BootID)
+	if r.Status == wire.NodeOnline {
+		d.line("Units", "%d loaded, %d failed", r.Units, len(r.Failed))
+		d.line("Jobs", "%d", r.Jobs)
+	}
+	for _, u := range r.Failed {
+		d.line("Failed", "%s", a.options().Paint(render.Bad, render.Clean(u)))
+	}
+	return d.flush()
+}
+
+// since is " since STAMP; AGO" for a moment that is known.
+func (a *app) since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + render.Stamp(t) + "; " + render.Ago(t, a.now())
+}
+
+// details writes lines "    Label: text" whose colons stand below each other.
+type details struct {
+	a *app
+	b strings.Builder
+}
+
+// labelWidth is where systemctl puts its colons.
+const labelWidth = 11
+
+func (a *app) details() *details { return &details{a: a} }
+
+func (d *details) head(mark render.Mark, text string) {
+	if !d.a.opt.plain {
+		text = mark.Text(d.a.options()) + " " + render.Clean(text)
+	}
+	d.b.WriteString(text + "\n")
+}
+
+func (d *details) line(label, format string, args ...any) {
+	fmt.Fprintf(&d.b, "%*s: %s\n", labelWidth, label, fmt.Sprintf(format, args...))
+}
+
+// optional writes a line where there is something to say.
+func (d *details) optional(label, text string) {
+	if text != "" {
+		d.line(label, "%s", render.Clean(text))
+	}
+}
+
+// more continues a line.
+func (d *details) more(text string) {
+	fmt.Fprintf(&d.b, "%*s  %s\n", labelWidth, "", text)
+}
+
+func (d *details) flush() error {
+	_, err := d.a.out.Write([]byte(d.b.String()))
+	return err
+}
