@@ -42,8 +42,8 @@ func (l *Lab) Node(name string) (*Node, error) {
 	number := len(l.nodes) + 1
 	n := &Node{
 		Name: name, lab: l, number: number, dir: l.path("nodes", name),
-		Addr: fmt.Sprintf("10.88.%d.%d", number/250, number%250+2), Addr6: fmt.Sprintf("fd88::%x", number+1),
 	}
+	n.Addr, n.Addr6 = addresses(number)
 	for _, sub := range []string{"root", "upper/etc", "work", "notify"} {
 		if err := os.MkdirAll(filepath.Join(n.dir, sub), 0o755); err != nil {
 			return nil, err
@@ -51,6 +51,7 @@ func (l *Lab) Node(name string) (*Node, error) {
 	}
 	id := fmt.Sprintf("%016x%016x", time.Now().UnixNano(), number)
 	if err := errors.Join(
+		os.WriteFile(filepath.Join(n.dir, "number"), []byte(strconv.Itoa(number)), 0o644),
 		os.WriteFile(filepath.Join(n.dir, "upper/etc/machine-id"), []byte(id+"\n"), 0o444),
 		os.WriteFile(filepath.Join(n.dir, "upper/etc/hostname"), []byte(n.hostName()+"\n"), 0o644),
 	); err != nil {
@@ -58,6 +59,11 @@ func (l *Lab) Node(name string) (*Node, error) {
 	}
 	l.nodes = append(l.nodes, n)
 	return n, l.writeHosts()
+}
+
+// addresses are those of the node with that number on its lab's network.
+func addresses(number int) (v4, v6 string) {
+	return fmt.Sprintf("10.88.%d.%d", number/250, number%250+2), fmt.Sprintf("fd88::%x", number+1)
 }
 
 // Boot makes nodes and boots them side by side.
@@ -192,12 +198,11 @@ func (n *Node) Kill(ctx context.Context) error {
 		return nil
 	}
 	n.Cut(ctx) // fails only where the link was never made
-	syscall.Kill(n.pid, syscall.SIGKILL)
+	pid := n.pid
+	syscall.Kill(pid, syscall.SIGKILL)
 	n.pid = 0
-	select {
-	case <-n.exited:
-	case <-ctx.Done():
-		return fmt.Errorf("node %s did not die: %w", n.Name, ctx.Err())
+	if err := n.gone(ctx, pid); err != nil {
+		return fmt.Errorf("node %s did not die: %w", n.Name, err)
 	}
 	n.unplug(ctx)
 	return nil

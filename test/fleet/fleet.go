@@ -1,0 +1,268 @@
+// Package fleet brings up a manager and agents on real systemd nodes of a lab, installed as
+// a package would install them, for scenarios, the demo and benchmarks.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"example.org/ctrl/internal/lab"
+	"example.org/ctrl/internal/pki/pkitest"
+)
+
+// Boss is the name of the node on which the manager runs. It is no node of the fleet.
+const Boss = "boss"
+
+// Options describe a fleet.
+type Options struct {
+	Lab   string   // name of the lab
+	Nodes []string // the agents' node names
+	// Insecure switches TLS off, on both sides.
+	Insecure bool
+	// Manager and Agent are lines added below [manager] and [agent] of the configuration.
+	Manager string
+	Agent   string
+	// Units are unit files that every node has, by name.
+	Units map[string]string
+	// Keep leaves everything running when the process ends.
+	Keep bool
+	// Offline are nodes of the fleet whose machines are made but not booted.
+	Offline []string
+}
+
+// Fleet is a running manager and its agents.
+type Fleet struct {
+	Lab   *lab.Lab
+	Boss  *lab.Node
+	Nodes map[string]*lab.Node
+	opt   Options
+	ca    *pkitest.CA
+	temp  string
+}
+
+// New brings a fleet up and waits until all its agents are online. Close it.
+func New(ctx context.Context, opt Options) (*Fleet, error) {
+	f := &Fleet{opt: opt, Nodes: make(map[string]*lab.Node)}
+	if err := f.up(ctx); err != nil {
+		err = fmt.Errorf("%w%s", err, f.Evidence(context.WithoutCancel(ctx)))
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Fleet) up(ctx context.Context) error {
+	var err error
+	if f.temp, err = os.MkdirTemp("", "ctrl-fleet"); err != nil {
+		return err
+	}
+	if f.ca, err = pkitest.New("fleet"); err != nil {
+		return err
+	}
+	if f.Lab, err = lab.New(ctx, lab.Options{Name: f.opt.Lab, Install: f.install, Keep: f.opt.Keep}); err != nil {
+		return err
+	}
+	if f.Boss, err = f.Lab.Node(Boss); err != nil {
+		return err
+	}
+	if err := f.configureManager(); err != nil {
+		return err
+	}
+	var boot []*lab.Node
+	for _, name := range f.opt.Nodes {
+		n, err := f.Lab.Node(name)
+		if err != nil {
+			return err
+		}
+		if err := f.configureAgent(n); err != nil {
+			return err
+		}
+		f.Nodes[name] = n
+		if !contains(f.opt.Offline, name) {
+			boot = append(boot, n)
+		}
+	}
+	if err := bootAll(ctx, append(boot, f.Boss)); err != nil {
+		return err
+	}
+	return f.start(ctx, boot)
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}
+
+func bootAll(ctx context.Context, nodes []*lab.Node) error {
+	failed := make(chan error, len(nodes))
+	for _, n := range nodes {
+		go func() { failed <- n.Boot(ctx) }()
+	}
+	var errs []error
+	for range nodes {
+		errs = append(errs, <-failed)
+	}
+	return errors.Join(errs...)
+}
+
+// start starts the daemons; Type=notify makes systemctl return when they are ready.
+func (f *Fleet) start(ctx context.Context, nodes []*lab.Node) error {
+	if _, err := f.Boss.Run(ctx, "systemctl", "start", "ctrl-manager"); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if _, err := n.Run(ctx, "systemctl", "start", "ctrl-agent"); err != nil {
+			return err
+		}
+	}
+	for _, n := range nodes {
+		if err := f.WaitOnline(ctx, n.Name, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install puts the product and the scenario's units where every node finds them.
+func (f *Fleet) install(dir string) error {
+	top, err := Top()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("make", "-s", "-C", top, "install", "DESTDIR="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make install: %w: %s", err, out)
+	}
+	for name, text := range f.opt.Units {
+		path := filepath.Join(dir, "usr/lib/systemd/system", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Top is the repository's top folder.
+func Top() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir, nil
+		}
+		if dir == "/" {
+			return "", errors.New("not inside the repository: no go.mod here or above")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}
+
+func (f *Fleet) configureManager() error {
+	text := "[manager]\nAllowedNodeNames=" + strings.Join(f.opt.Nodes, ",") + "\n"
+	if f.opt.Insecure {
+		text += "TLS=no\nAllowInsecureNetwork=yes\n"
+	} else {
+		text += tlsLines("manager")
+		if err := f.certify(f.Boss, "manager", pkitest.ManagerLeaf()); err != nil {
+			return err
+		}
+	}
+	return writeDisk(f.Boss, "/etc/ctrl/manager.conf", text+f.opt.Manager, 0o644)
+}
+
+func (f *Fleet) configureAgent(n *lab.Node) error {
+	text := "[agent]\nNodeName=" + n.Name + "\nManagerHost=" + Boss + "\n"
+	if f.opt.Insecure {
+		text += "TLS=no\n"
+	} else {
+		text += tlsLines("agent")
+		if err := f.certify(n, "agent", pkitest.NodeLeaf(n.Name)); err != nil {
+			return err
+		}
+	}
+	return writeDisk(n, "/etc/ctrl/agent.conf", text+f.opt.Agent, 0o644)
+}
+
+const pkiFolder = "/etc/ctrl/pki/"
+
+func tlsLines(name string) string {
+	return "CAFile=" + pkiFolder + "ca.crt\nCertFile=" + pkiFolder + name + ".crt\nKeyFile=" + pkiFolder + name + ".key\n"
+}
+
+// certify gives a node a certificate of the fleet's authority.
+func (f *Fleet) certify(n *lab.Node, name string, leaf pkitest.Leaf) error {
+	dir := filepath.Join(f.temp, n.Name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	files, err := f.ca.Write(dir, name, leaf)
+	if err != nil {
+		return err
+	}
+	for from, to := range map[string]string{files.CA: "ca.crt", files.Cert: name + ".crt", files.Key: name + ".key"} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o644)
+		if from == files.Key {
+			mode = 0o600
+		}
+		if err := writeDisk(n, pkiFolder+to, string(data), mode); err != nil {
+			return err
+		}
+	}
+	if name != "manager" {
+		return nil
+	}
+	// The user of the manager is made when the node boots, and owns its key by then.
+	return writeDisk(n, "/etc/tmpfiles.d/fleet.conf", "z "+pkiFolder+"manager.key 0600 ctrl ctrl\n", 0o644)
+}
+
+func writeDisk(n *lab.Node, path, text string, mode os.FileMode) error {
+	path = n.Disk(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), mode)
+}
+
+// Ctl runs ctl on the manager's machine, as root.
+func (f *Fleet) Ctl(ctx context.Context, args ...string) (lab.Result, error) {
+	return f.Boss.Exec(ctx, append([]string{"ctl"}, args...)...)
+}
+
+// Evidence is what the journals of all running nodes say about ctrl, for failures.
+func (f *Fleet) Evidence(ctx context.Context) string {
+	var b strings.Builder
+	show := func(n *lab.Node, unit string) {
+		if n != nil && n.PID() != 0 {
+			fmt.Fprintf(&b, "\n--- %s, %s ---\n%s", n.Name, unit, n.Journal(ctx, unit))
+		}
+	}
+	show(f.Boss, "ctrl-manager")
+	for _, name := range f.opt.Nodes {
+		show(f.Nodes[name], "ctrl-agent")
+	}
+	return b.String()
+}
+
+// Close removes everything, also of a fleet that came up in part.
+func (f *Fleet) Close() {
+	if f.Lab != nil {
+		f.Lab.Close()
+	}
+	os.RemoveAll(f.temp)
+}
