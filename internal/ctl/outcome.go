@@ -141,37 +141,48 @@ func starts(verb wire.Verb) bool {
 	return verb == wire.Start || verb == wire.Restart || verb == wire.ReloadOrRestart
 }
 
-// notMet names the first condition, or assertion, that failed. Each is a "(sbbsi)": name,
-// trigger, negate, parameter, state (below 0 where it failed). Of those that trigger one must
-// hold, so they count only where no other failed.
+// notMet names the condition, or assertion, that failed. Each is a "(sbbsi)": name, trigger,
+// negate, parameter, state (below 0 where it failed, 0 where it is not known). Of those that
+// trigger one must hold, so they count only where no other failed. Systemd forgets the states
+// with an inactive unit; where the unit has only one condition, it is that one all the same.
 func notMet(p props, name string) string {
-	var trigger string
-	for _, row := range p.rows(name) {
+	var trigger, unknown string
+	rows := p.rows(name)
+	for _, row := range rows {
 		if len(row) != 5 {
 			continue
 		}
-		kind, _ := row[0].(string)
-		isTrigger, _ := row[1].(bool)
-		negate, _ := row[2].(bool)
-		parameter, _ := row[3].(string)
-		state, _ := row[4].(int32)
-		if state >= 0 {
-			continue
-		}
-		text := kind + "="
-		if isTrigger {
-			text += "|"
-		}
-		if negate {
-			text += "!"
-		}
-		text += parameter
-		if !isTrigger {
+		text, isTrigger := conditionText(row)
+		switch state, _ := row[4].(int32); {
+		case state == 0 && len(rows) == 1:
+			unknown = text
+		case state >= 0:
+		case !isTrigger:
 			return text
+		default:
+			trigger = text
 		}
-		trigger = text
+	}
+	if trigger == "" {
+		return unknown
 	}
 	return trigger
+}
+
+// conditionText is a condition as its unit file has it: ConditionPathExists=|!/path.
+func conditionText(row []any) (text string, isTrigger bool) {
+	kind, _ := row[0].(string)
+	isTrigger, _ = row[1].(bool)
+	negate, _ := row[2].(bool)
+	parameter, _ := row[3].(string)
+	text = kind + "="
+	if isTrigger {
+		text += "|"
+	}
+	if negate {
+		text += "!"
+	}
+	return text + parameter, isTrigger
 }
 
 // resultTexts are what a unit's Result= means, where its word alone does not say.

@@ -35,6 +35,9 @@ func (s *Systemd) StartJob(req agent.JobRequest, timeout time.Duration, done fun
 			return
 		}
 	}
+	if req.Verb != wire.Stop {
+		s.memory.expect(req.Unit)
+	}
 	s.send(func(c *connection) peer.Call { return c.manager(member, body) }, timeout, func(m *peer.Message, err error) {
 		if err != nil {
 			done(0, err)
@@ -102,7 +105,14 @@ func (s *Systemd) Call(method string, args wire.Raw, timeout time.Duration, done
 			done(wire.Raw{}, err)
 			return
 		}
-		done(peer.CloneRaw(m.Body), nil)
+		body := peer.CloneRaw(m.Body)
+		if method == "GetUnitProperties" {
+			var name, iface string
+			if peer.Decode(args, &name, &iface) == nil {
+				body = s.memory.complete(name, iface, body)
+			}
+		}
+		done(body, nil)
 	})
 }
 

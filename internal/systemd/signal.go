@@ -76,17 +76,27 @@ func (s *Systemd) propertiesChanged(m *peer.Message) {
 		s.jobChanged(m)
 		return
 	}
-	if s.wanted.Load() == nil || !strings.HasPrefix(string(m.Path), wire.SystemdUnitPrefix) {
+	if !strings.HasPrefix(string(m.Path), wire.SystemdUnitPrefix) {
 		return
 	}
 	unit, ok := wire.ParseUnitPath(m.Path)
-	if !ok || !s.wants(unit) {
+	if !ok {
+		return
+	}
+	wanted, remembered := s.wants(unit), s.memory.expects(unit)
+	if !wanted && !remembered {
 		return
 	}
 	var iface string
 	var changed map[string]wire.Value
 	var invalidated []string
-	if peer.Decode(m.Body, &iface, &changed, &invalidated) == nil {
+	if peer.Decode(m.Body, &iface, &changed, &invalidated) != nil {
+		return
+	}
+	if remembered {
+		s.memory.note(unit, iface, changed)
+	}
+	if wanted {
 		s.core.SystemdUnitChanged(unit, iface, changed)
 	}
 }

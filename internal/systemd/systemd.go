@@ -56,6 +56,7 @@ type Systemd struct {
 	core   Core
 	conn   atomic.Pointer[connection]
 	wanted atomic.Pointer[func(string) bool]
+	memory memory
 }
 
 var _ agent.Systemd = (*Systemd)(nil)
