@@ -152,7 +152,7 @@ func notMet(p props, name string) string {
 		if len(row) != 5 {
 			continue
 		}
-		text, isTrigger := conditionText(row)
+		text, isTrigger := conditionName(row)
 		switch state, _ := row[4].(int32); {
 		case state == 0 && len(rows) == 1:
 			unknown = text
@@ -169,8 +169,8 @@ func notMet(p props, name string) string {
 	return trigger
 }
 
-// conditionText is a condition as its unit file has it: ConditionPathExists=|!/path.
-func conditionText(row []any) (text string, isTrigger bool) {
+// conditionName is a condition as its unit file has it: ConditionPathExists=|!/path.
+func conditionName(row []any) (text string, isTrigger bool) {
 	kind, _ := row[0].(string)
 	isTrigger, _ = row[1].(bool)
 	negate, _ := row[2].(bool)
