@@ -41,7 +41,6 @@ var units = map[string]string{
 	"run.service":          "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/true\n",
 	"web@.service":         "[Service]\nExecStart=/bin/sleep infinity\n",
 	"bad.service":          "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'exit 7'\n",
-	"dies.service":         "[Service]\nType=simple\nExecStart=/bin/false\n",
 	"slow.service":         "[Service]\nType=oneshot\nExecStart=/bin/sleep 600\n",
 	"mute.service":         "[Service]\nType=notify\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity\n",
 	"stopper.service":      "[Service]\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\nTimeoutStopSec=90s\n",

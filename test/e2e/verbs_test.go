@@ -68,7 +68,6 @@ func TestUnitsThatDoNotStart(t *testing.T) {
 		{clustertest.UnknownUnit, "none", 4, []string{"none.service", "not found"}},
 		{clustertest.MaskedUnit, "masked", 1, []string{"masked"}},
 		{clustertest.BadUnitName, "web@", 2, []string{"instance", "web@NAME.service"}},
-		{"dies-at-once", "dies", 1, []string{"dies.service"}},
 		{"condition-fails", "cond", 0, []string{"ConditionPathExists=/nowhere"}},
 		{"assert-fails", "assert", 1, []string{"assert"}},
 		{"suffix", "foo.bar", 4, []string{"foo.bar.service"}},
