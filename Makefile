@@ -31,6 +31,7 @@ install: build ## Install everything below DESTDIR and PREFIX (default: /usr)
 	install -D -m 0644 -t $(dbusdir)/system.d units/org.example.ctrl1.conf units/org.example.ctrl1.Agent.conf
 	install -D -m 0644 -t $(dbusdir)/interfaces $(filter-out %internal.%,$(wildcard api/dbus-xml/*.xml))
 	install -D -m 0644 -t $(sharedir)/doc/ctrl config/manager.conf config/agent.conf README.md LICENSE
+	install -D -m 0644 -t $(sharedir)/man/man5 docs/man/ctrl-manager.conf.5 docs/man/ctrl-agent.conf.5
 	for shell in bash zsh fish; do bin/ctl completion $$shell >bin/completion.$$shell; done
 	install -D -m 0644 bin/completion.bash $(sharedir)/bash-completion/completions/ctl
 	install -D -m 0644 bin/completion.zsh $(sharedir)/zsh/site-functions/_ctl
@@ -44,7 +45,8 @@ check: ## What every change must pass: format, vet, staticcheck, generated files
 	elif grep -q 'dial tcp\|no such host\|fetching vulnerabilities\|connect:\|Forbidden' bin/vuln.txt; then echo 'govulncheck left out: its database cannot be reached from here'; \
 	else cat bin/vuln.txt; exit 1; fi
 	$(GO) run ./api/apidoc -check
-	$(GO) test -count=1 ./test ./internal/config -run 'Test(Imports|Rules|Tokens|Packages|Bus|Generated)'
+	$(GO) run ./internal/config/configdoc -check
+	$(GO) test -count=1 ./test -run 'Test(Imports|Rules|Tokens|Packages|Bus)'
 
 test: ## All tests: tables and the whole product in one process with -race, then real systemd
 	CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACE_PACKAGES)

@@ -1,14 +1,10 @@
+// Package config reads the configuration of both daemons: one table of keys gives the
+// parser, the defaults, the checks, the sample files and the documentation.
 package config
 
-import (
-	"fmt"
-	"net"
-	"strconv"
-	"strings"
-	"time"
+import "time"
 
-	"example.org/ctrl/internal/wire"
-)
+//go:generate go run ./configdoc -root ../..
 
 // Common is what both daemons have.
 type Common struct {
@@ -27,10 +23,13 @@ type Common struct {
 	// Notes are remarks about the configuration that are no errors.
 	Notes []string
 
-	origins map[string]origin // section and key → where its value comes from
+	// Places are where the daemon keeps things.
+	Places Places
+
+	settings *settings
 }
 
-// Manager is the configuration of the manager.
+// Manager is the configuration of the manager. Durations of 0 switch the thing off.
 type Manager struct {
 	Common
 	AllowedNodeNames       []string
@@ -44,20 +43,26 @@ type Manager struct {
 	QueryTimeout           time.Duration
 
 	// Nodes is the fleet: AllowedNodeNames in their order, then the sections with
-	// Allowed=yes in theirs.
+	// Allowed=yes by name.
 	Nodes []Node
 
-	sections []*Node
+	sections []*Node // in the order of their first lines
 }
 
 // Node is what the configuration says about one node.
 type Node struct {
-	Name     string
-	Allowed  bool
-	Optional bool
+	Name                string
+	Allowed             bool
+	Optional            bool
+	AllowDependenciesOn []string
+	ReleaseAfter        time.Duration // 0: never
+
+	// Origin is where the node is made part of the fleet, as file:line.
+	Origin string
 }
 
-// Agent is the configuration of an agent.
+// Agent is the configuration of an agent. Durations of 0 switch the thing off, if nothing
+// else is said.
 type Agent struct {
 	Common
 	NodeName                       string
@@ -70,174 +75,56 @@ type Agent struct {
 	CallTimeout                    time.Duration
 	ReconnectMin, ReconnectMax     time.Duration
 	ConnectionRetryCountUntilQuiet int
+	ExitOnDisconnect               time.Duration
+	OnDisconnectUnit               string
+	OnDisconnectUnitAfter          time.Duration // 0: at once
+	ProxyStartTimeout              time.Duration // 0: fail at once; Forever: no limit
+	OnNodeLoss                     NodeLoss
+	Labels                         []string // NAME=VALUE
+	Policy                         Policy
 }
 
-// Addresses are the D-Bus addresses of the manager, in the order in which they are tried.
-func (c *Agent) Addresses() []string {
-	if len(c.ManagerAddress) > 0 {
-		return c.ManagerAddress
-	}
-	host := strings.Trim(c.ManagerHost, "[]")
-	return []string{"tcp:host=" + escape(host) + ",port=" + strconv.Itoa(c.ManagerPort)}
+// Policy is the node's last word about itself. Of globs and paths each is valid.
+type Policy struct {
+	AllowUnits          []string // empty: all
+	DenyUnits           []string
+	AllowTransientUnits bool
+	AllowApply          bool
+	AllowLogs           bool
+	AllowHostPaths      []string
+	AllowFilePaths      []string
+	AllowCreateUsers    bool
+	ReadOnly            bool
 }
 
-// escape writes a value of a D-Bus address (D-Bus specification, "Server Addresses").
-func escape(s string) string {
-	var b strings.Builder
-	for _, c := range []byte(s) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_/.\\*", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02x", c)
+// Node is what the configuration says about a node of any name, whether it belongs to the
+// fleet by the files or by the manager's state.
+func (c *Manager) Node(name string) Node {
+	for _, n := range c.Nodes {
+		if n.Name == name {
+			return n
 		}
-	}
-	return b.String()
-}
-
-func checkNodeName(s string) error {
-	if !wire.ValidNodeName(s) {
-		return fmt.Errorf("%q is not valid: %s", s, wire.NodeNameRule)
-	}
-	return nil
-}
-
-// checkAddress refuses what is no address at all; its transport says more when it is used.
-func checkAddress(s string) error {
-	kind, rest, ok := strings.Cut(s, ":")
-	if !ok || kind != "tcp" && kind != "unix" || rest == "" {
-		return fmt.Errorf("%q is no D-Bus address such as tcp:host=boss,port=842 or unix:path=/run/ctrl/ctrl.sock", s)
-	}
-	return nil
-}
-
-func (c *Manager) finish(Options) error {
-	c.Nodes = nil
-	seen := make(map[string]bool)
-	section := make(map[string]*Node)
-	for _, n := range c.sections {
-		section[n.Name] = n
-	}
-	add := func(name string) {
-		if !seen[name] {
-			seen[name] = true
-			n := Node{Name: name, Allowed: true}
-			if s := section[name]; s != nil {
-				n.Optional = s.Optional
-			}
-			c.Nodes = append(c.Nodes, n)
-		}
-	}
-	for _, name := range c.AllowedNodeNames {
-		add(name)
 	}
 	for _, n := range c.sections {
-		if n.Allowed {
-			add(n.Name)
-		} else if !seen[n.Name] {
-			c.Notes = append(c.Notes, fmt.Sprintf("section [node %s] has no effect: the node is not in AllowedNodeNames= and has no Allowed=yes", n.Name))
+		if n.Name == name {
+			return *n
 		}
 	}
-	return checkHeartbeat(&c.Common, managerSection, "NodeHeartbeatThreshold", c.HeartbeatInterval, c.NodeHeartbeatThreshold)
-}
-
-func (c *Agent) finish(opt Options) error {
-	if c.NodeName == "" {
-		if err := checkNodeName(opt.Hostname); err != nil {
-			return fmt.Errorf("NodeName= is not set and the host name cannot stand for it: %w; set NodeName= in [agent]", err)
-		}
-		c.NodeName = opt.Hostname
-	}
-	if c.ReconnectMin <= 0 || c.ReconnectMax < c.ReconnectMin {
-		return fmt.Errorf("%sReconnectMin= (%s) must be more than 0 and at most ReconnectMax= (%s)",
-			c.at(agentSection, "ReconnectMin"), formatSpan(c.ReconnectMin), formatSpan(c.ReconnectMax))
-	}
-	return nil
-}
-
-// checkHeartbeat refuses settings that would switch the check off by accident, or end every
-// session that is a little late.
-func checkHeartbeat(c *Common, section, threshold string, every, limit time.Duration) error {
-	switch {
-	case limit > 0 && every <= 0:
-		return fmt.Errorf("%s%s=%s has no effect while HeartbeatInterval=0; set HeartbeatInterval=, or %s=0 as well to switch heartbeats off",
-			c.at(section, threshold), threshold, formatSpan(limit), threshold)
-	case limit > 0 && limit < every*3/2:
-		return fmt.Errorf("%s%s=%s is less than one and a half times HeartbeatInterval=%s, so one late heartbeat would end the session",
-			c.at(section, threshold), threshold, formatSpan(limit), formatSpan(every))
-	}
-	return nil
-}
-
-// at is "file:line: " of a key's value where it comes from a file, for error texts.
-func (c *Common) at(section, name string) string {
-	if o, ok := c.origins[section+" "+name]; ok && o.line > 0 {
-		return o.String() + ": "
-	}
-	return ""
-}
-
-// filesNeeded is the text for a daemon that has no certificates.
-const filesNeeded = "TLS is on, but %s not set. Two ways lead on: certificates in files, with CertFile=, KeyFile= and CAFile= in [%s] (docs/tls.md makes them), or TLS=no on both sides for a network that nobody else can reach"
-
-// checkTLS refuses to start without certificates, naming the ways on.
-func (c *Common) checkTLS(section string) error {
-	var missing []string
-	for name, value := range map[string]string{"CertFile=": c.CertFile, "KeyFile=": c.KeyFile, "CAFile=": c.CAFile} {
-		if value == "" {
-			missing = append(missing, name)
+	n := Node{Name: name}
+	for _, k := range in(nodeSection) {
+		if k.def != "" {
+			_ = k.set(k.field(&n), k.def) // a test sets every default
 		}
 	}
-	if !c.TLS || len(missing) == 0 {
-		return nil
-	}
-	verb := "is"
-	if len(missing) > 1 {
-		verb = "are"
-	}
-	return fmt.Errorf(filesNeeded, join(missing)+" "+verb, section)
+	return n
 }
 
-// CheckStart says what keeps the manager from starting although every key is right.
-func (c *Manager) CheckStart() error {
-	if !c.UseTCP {
-		return nil
+// LabelMap is Labels by name; of a name that stands twice the last counts.
+func (c *Agent) LabelMap() map[string]string {
+	labels := make(map[string]string, len(c.Labels))
+	for _, l := range c.Labels {
+		name, value := cutLabel(l)
+		labels[name] = value
 	}
-	return c.checkTLS(managerSection)
-}
-
-// CheckStart says what keeps the agent from starting although every key is right.
-func (c *Agent) CheckStart() error {
-	for _, address := range c.Addresses() {
-		if strings.HasPrefix(address, "tcp:") {
-			return c.checkTLS(agentSection)
-		}
-	}
-	return nil
-}
-
-// LoopbackOnly reports whether the manager may listen on loopback only: TLS=no without
-// AllowInsecureNetwork=yes.
-func (c *Manager) LoopbackOnly() bool { return !c.TLS && !c.AllowInsecureNetwork }
-
-// Insecure reports whether an address leaves this machine without TLS.
-func (c *Agent) Insecure() bool {
-	if c.TLS {
-		return false
-	}
-	for _, address := range c.Addresses() {
-		if strings.HasPrefix(address, "tcp:") && !loopback(address) {
-			return true
-		}
-	}
-	return false
-}
-
-func loopback(address string) bool {
-	for part := range strings.SplitSeq(strings.TrimPrefix(address, "tcp:"), ",") {
-		if host, ok := strings.CutPrefix(part, "host="); ok {
-			ip := net.ParseIP(host)
-			return host == "localhost" || ip != nil && ip.IsLoopback()
-		}
-	}
-	return false
+	return labels
 }

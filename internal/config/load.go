@@ -1,16 +1,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
-	"time"
 )
 
 // Options say where to read a configuration from.
@@ -20,7 +13,9 @@ type Options struct {
 	Getenv   func(string) string // nil: no environment
 	Flags    []Flag              // command line, wins over all
 	User     bool                // read the user's files instead of the system's
-	Hostname string
+	Hostname string              // what NodeName= is by default
+	// CheckAddress, if there is one, says more about an address in ManagerAddress=.
+	CheckAddress func(string) error
 }
 
 // Flag is one setting of the command line.
@@ -30,304 +25,238 @@ type Flag struct {
 	Value  string
 }
 
-// origin is where a value comes from.
-type origin struct {
-	name string // a file, an environment variable or an option; "" is the default
-	line int
-}
-
-func (o origin) String() string {
-	switch {
-	case o.name == "":
-		return "default"
-	case o.line == 0:
-		return o.name
+func (o *Options) getenv(name string) string {
+	if o.Getenv == nil {
+		return ""
 	}
-	return fmt.Sprintf("%s:%d", o.name, o.line)
+	return o.Getenv(name)
 }
 
-// LoadManager reads the manager's configuration. An error names file and line, or the
-// option.
+// LoadManager reads the manager's configuration. An error holds all that is wrong, a line for
+// each with file and line, or the option.
 func LoadManager(opt Options) (*Manager, error) {
 	c := &Manager{}
-	l := loader{opt: opt, section: managerSection, target: c, common: &c.Common}
-	l.node = func(name string) *Node {
-		for _, n := range c.sections {
-			if n.Name == name {
-				return n
-			}
+	l := loader{opt: opt, main: managerSection, others: []string{nodeSection}, settings: newSettings()}
+	c.settings = l.settings
+	l.load()
+	l.fault(l.settings.apply(managerSection, managerSection, c)...)
+	for _, section := range l.settings.sections {
+		if name, ok := strings.CutPrefix(section, nodeSection+" "); ok {
+			n := &Node{Name: name}
+			l.fault(l.settings.apply(section, nodeSection, n)...)
+			c.sections = append(c.sections, n)
 		}
-		n := &Node{Name: name}
-		c.sections = append(c.sections, n)
-		return n
 	}
-	if err := l.load(); err != nil {
+	l.places(&c.Places)
+	if len(l.faults) == 0 {
+		l.fault(c.finish()...)
+	}
+	if err := together(l.faults); err != nil {
 		return nil, err
 	}
-	return c, c.finish(opt)
+	return c, nil
 }
 
-// LoadAgent reads an agent's configuration. An error names file and line, or the option.
+// LoadAgent reads an agent's configuration. An error holds all that is wrong, a line for each
+// with file and line, or the option.
 func LoadAgent(opt Options) (*Agent, error) {
 	c := &Agent{}
-	l := loader{opt: opt, section: agentSection, target: c, common: &c.Common}
-	if err := l.load(); err != nil {
+	l := loader{opt: opt, main: agentSection, others: []string{policySection}, settings: newSettings()}
+	c.settings = l.settings
+	l.load()
+	l.fault(l.settings.apply(agentSection, agentSection, c)...)
+	l.fault(l.settings.apply(policySection, policySection, &c.Policy)...)
+	l.places(&c.Places)
+	if len(l.faults) == 0 {
+		l.fault(c.finish(opt.Hostname)...)
+		l.addresses(c.ManagerAddress)
+	}
+	if err := together(l.faults); err != nil {
 		return nil, err
 	}
-	return c, c.finish(opt)
+	return c, nil
 }
 
+// loader collects what all sources say.
 type loader struct {
-	opt     Options
-	section string // which is also the base of the file names
-	target  any
-	common  *Common
-	node    func(name string) *Node // nil where [node NAME] is no section
+	opt      Options
+	main     string   // section of the daemon, which is also the base of the file names
+	others   []string // kinds of sections that may stand beside it
+	settings *settings
+	faults   []error
 }
 
-func (l *loader) load() error {
-	l.common.origins = make(map[string]origin)
-	for i := range keys {
-		if k := &keys[i]; k.section == l.section && k.def != "" {
-			if err := k.set(k.field(l.target), k.def, false); err != nil {
-				return fmt.Errorf("default of %s=: %w", k.name, err)
-			}
+func (l *loader) fault(faults ...error) {
+	for _, err := range faults {
+		if err != nil {
+			l.faults = append(l.faults, err)
 		}
 	}
+}
+
+func (l *loader) load() {
 	files, err := l.files()
-	if err != nil {
-		return err
-	}
+	l.fault(err)
 	for _, file := range files {
-		if err := l.file(file); err != nil {
-			return err
-		}
+		l.file(file, layerFiles)
 	}
-	if err := l.environment(); err != nil {
-		return err
+	for _, k := range in(l.main) {
+		if k.variable == "" {
+			continue
+		}
+		if value := l.opt.getenv(k.variable); value != "" {
+			l.settings.put(l.main, k, value, origin{name: k.variable, layer: layerEnvironment})
+		}
 	}
 	if l.opt.File != "" {
-		if err := l.file(l.opt.File); err != nil {
-			return err
-		}
+		l.file(l.opt.File, layerFile)
 	}
 	for _, f := range l.opt.Flags {
-		if err := l.outside(f.Option, f.Key, f.Value); err != nil {
-			return err
+		k := find(l.main, f.Key)
+		if k == nil {
+			l.fault(fmt.Errorf("%s: there is no key %s", f.Option, f.Key))
+			continue
 		}
+		if f.Value == "" {
+			l.fault(fmt.Errorf("%s: needs a value", f.Option))
+		}
+		l.settings.put(l.main, k, f.Value, origin{name: f.Option, layer: layerFlag})
 	}
-	return nil
 }
 
-// files lists the files that are there: the main ones, then the drop-ins of all folders by
-// file name, where one below /etc takes the place of its namesake below /usr/lib.
-func (l *loader) files() ([]string, error) {
-	folders := []string{filepath.Join(l.opt.Root, "/usr/lib/ctrl"), filepath.Join(l.opt.Root, "/etc/ctrl")}
-	if l.opt.User {
-		folders = []string{filepath.Join(l.opt.Root, l.userFolder())}
+func (l *loader) addresses(list []string) {
+	e := l.settings.last(agentSection, "ManagerAddress")
+	if l.opt.CheckAddress == nil || e == nil {
+		return
 	}
-	var out []string
-	dropIns := make(map[string]string)
-	for _, folder := range folders {
-		main := filepath.Join(folder, l.section+".conf")
-		if _, err := os.Stat(main); err == nil {
-			out = append(out, main)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cannot read configuration: %w", err)
+	for _, address := range list {
+		if err := l.opt.CheckAddress(address); err != nil {
+			l.fault(fmt.Errorf("%s: ManagerAddress=: %w", e.origin, err))
 		}
-		entries, err := os.ReadDir(main + ".d")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cannot read configuration: %w", err)
+	}
+}
+
+// file takes the assignments of one file. Of a file with mistakes nothing is taken.
+func (l *loader) file(name string, from layer) {
+	data, err := read(name, from == layerFile)
+	if err != nil {
+		l.fault(err)
+		return
+	}
+	list, headers, err := scan(name, data)
+	if err != nil {
+		l.fault(err)
+		return
+	}
+	bad := make(map[string]bool)
+	for _, h := range headers {
+		if bad[h.section] {
+			continue
 		}
-		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), ".conf") && !e.IsDir() {
-				dropIns[e.Name()] = filepath.Join(main+".d", e.Name())
+		if err := l.checkSection(h.section); err != nil {
+			l.fault(fmt.Errorf("%s:%d: %w", name, h.line, err))
+			bad[h.section] = true
+			continue
+		}
+		l.settings.open(h.section)
+	}
+	lines := make(map[string]int)
+	for _, a := range list {
+		if !bad[a.section] {
+			if err := l.assign(a, origin{name, a.line, from}, lines); err != nil {
+				l.fault(fmt.Errorf("%s:%d: %w", name, a.line, err))
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(dropIns)) {
-		out = append(out, dropIns[name])
-	}
-	return out, nil
 }
 
-func (l *loader) userFolder() string {
-	if l.opt.Getenv != nil {
-		if dir := l.opt.Getenv("XDG_CONFIG_HOME"); dir != "" {
-			return filepath.Join(dir, "ctrl")
-		}
-		if dir := l.opt.Getenv("HOME"); dir != "" {
-			return filepath.Join(dir, ".config/ctrl")
-		}
-	}
-	return "/nonexistent/ctrl"
-}
-
-func (l *loader) file(name string) error {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("cannot read configuration: %w", err)
-	}
-	assignments, err := scan(name, data)
-	if err != nil {
-		return err
-	}
-	seen := make(map[string]assignment)
-	for _, a := range assignments {
-		if err := l.assign(a, seen); err != nil {
-			return fmt.Errorf("%s: %w", a.where(), err)
-		}
-	}
-	return nil
-}
-
-func (l *loader) assign(a assignment, seen map[string]assignment) error {
-	section, target, err := l.place(a.section)
-	if err != nil {
-		return err
-	}
-	k := find(section, a.key)
+func (l *loader) assign(a assignment, o origin, lines map[string]int) error {
+	kind, _, _ := strings.Cut(a.section, " ")
+	k := find(kind, a.key)
 	if k == nil {
-		return unknownKey(section, a)
+		return l.unknownKey(kind, a)
 	}
-	id := a.section + " " + a.key
-	if before, twice := seen[id]; twice && k.kind != list {
-		return fmt.Errorf("%s= is set twice in this file, in line %d already", a.key, before.line)
+	at := place(a.section, a.key)
+	if before, twice := lines[at]; twice && !k.adds() {
+		return fmt.Errorf("%s= is set twice in this file, in line %d already; remove one", a.key, before)
 	}
-	seen[id] = a
-	if err := k.set(k.field(target), a.value, true); err != nil {
-		return fmt.Errorf("%s=: %w", a.key, err)
-	}
-	l.common.origins[id] = origin{a.file, a.line}
-	if a.value == "" && k.kind != list {
-		delete(l.common.origins, id)
-	}
+	lines[at] = a.line
+	l.settings.put(a.section, k, a.value, o)
 	return nil
 }
 
-// place finds what a section sets.
-func (l *loader) place(section string) (string, any, error) {
-	if section == l.section {
-		return section, l.target, nil
-	}
-	name, isNode := strings.CutPrefix(section, nodeSection+" ")
+// checkSection refuses a section that has no meaning for this daemon.
+func (l *loader) checkSection(section string) error {
+	kind, name, named := strings.Cut(section, " ")
 	switch {
-	case isNode && l.node != nil:
-		if err := checkNodeName(name); err != nil {
-			return "", nil, fmt.Errorf("section [%s]: node name %w", section, err)
-		}
-		return nodeSection, l.node(name), nil
-	case l.node != nil:
-		return "", nil, fmt.Errorf("section [%s] is not known here; the manager has [%s] and [node NAME]", section, managerSection)
-	}
-	return "", nil, fmt.Errorf("section [%s] is not known here; the agent has [%s]", section, agentSection)
-}
-
-func unknownKey(section string, a assignment) error {
-	if renamed := strings.Replace(a.key, "Controller", "Manager", 1); renamed != a.key && find(section, renamed) != nil {
-		return fmt.Errorf("key %s= is not known; here it is called %s=", a.key, renamed)
-	}
-	if near := nearest(a.key, names(section)); near != "" {
-		return fmt.Errorf("key %s= is not known in [%s]; did you mean %s=?", a.key, a.section, near)
-	}
-	return fmt.Errorf("key %s= is not known in [%s]", a.key, a.section)
-}
-
-// environment names the variables that set a key (cli.md); an empty one is not set.
-var environment = []struct{ variable, key string }{
-	{"CTRL_LOG_LEVEL", "LogLevel"}, {"CTRL_LOG_TARGET", "LogTarget"}, {"CTRL_LOG_IS_QUIET", "LogIsQuiet"},
-}
-
-func (l *loader) environment() error {
-	if l.opt.Getenv == nil {
+	case section == l.main || !named && kind != nodeSection && slices.Contains(l.others, kind):
 		return nil
+	case kind == nodeSection && slices.Contains(l.others, kind):
+		if !named {
+			return fmt.Errorf("section [node] has no name; write [node NAME]")
+		}
+		return checkNodeName(name)
 	}
-	for _, e := range environment {
-		if value := l.opt.Getenv(e.variable); value != "" {
-			if err := l.outside(e.variable, e.key, value); err != nil {
-				return err
-			}
+	here := "[manager] and [node NAME]"
+	if l.main == agentSection {
+		here = "[agent] and [policy]"
+	}
+	for _, other := range []struct{ kind, file string }{
+		{managerSection, "manager.conf"}, {nodeSection, "manager.conf"}, {agentSection, "agent.conf"}, {policySection, "agent.conf"},
+	} {
+		if kind == other.kind && other.file != l.main+".conf" {
+			return fmt.Errorf("section [%s] belongs into %s; here stand %s", section, other.file, here)
 		}
 	}
-	return nil
+	if near := nearest(kind, append([]string{l.main}, l.others...)); near != "" {
+		return fmt.Errorf("section [%s] is not known; did you mean [%s]?", section, near)
+	}
+	return fmt.Errorf("section [%s] is not known; here stand %s", section, here)
 }
 
-// outside sets a key from outside of the files. A list given there replaces the files'.
-func (l *loader) outside(name, keyName, value string) error {
-	k := find(l.section, keyName)
-	if k == nil {
-		return fmt.Errorf("%s: there is no key %s", name, keyName)
+// unknownKey says what was probably meant.
+func (l *loader) unknownKey(kind string, a assignment) error {
+	unknown := fmt.Sprintf("key %s= is not known in [%s]", short(a.key), a.section)
+	if name := renamed(kind, a.key); name != "" {
+		return fmt.Errorf("%s; here it is called %s=", unknown, name)
 	}
-	if k.kind == list {
-		k.set(k.field(l.target), "", true)
+	if near := nearest(a.key, names(kind)); near != "" && strings.EqualFold(near, a.key) {
+		return fmt.Errorf("%s; did you mean %s=?", unknown, near)
 	}
-	if err := k.set(k.field(l.target), value, true); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	for _, other := range append([]string{l.main}, l.others...) {
+		if find(other, a.key) != nil {
+			return fmt.Errorf("%s; it belongs into %s", unknown, sectionTitle(other))
+		}
 	}
-	l.common.origins[l.section+" "+keyName] = origin{name: name}
-	return nil
+	for _, other := range []string{managerSection, nodeSection, agentSection, policySection} {
+		if find(other, a.key) != nil {
+			return fmt.Errorf("%s; it belongs to the other daemon, into %s", unknown, sectionTitle(other))
+		}
+	}
+	if near := nearest(a.key, names(kind)); near != "" {
+		return fmt.Errorf("%s; did you mean %s=?", unknown, near)
+	}
+	return fmt.Errorf("%s", unknown)
 }
 
-// set parses a value into a field. An empty value is the default, and of a list nothing.
-func (k *key) set(field any, value string, overDefault bool) error {
-	if value == "" && overDefault && k.kind != list {
-		value = k.def
+// renamed is what a key of BlueChi's, or of the other daemon's, is called here.
+func renamed(kind, name string) string {
+	switch {
+	case kind == managerSection && (name == "ControllerPort" || name == "ManagerPort"):
+		return "Port"
+	case kind == agentSection && name == "Port":
+		return "ManagerPort"
 	}
-	if k.check != nil && k.kind != list && value != "" {
-		if err := k.check(value); err != nil {
-			return err
-		}
+	here := strings.Replace(name, "Controller", "Manager", 1)
+	if here == name || find(kind, here) == nil {
+		return ""
 	}
-	var err error
-	switch f := field.(type) {
-	case *bool:
-		*f, err = parseBool(value)
-	case *int:
-		var n int64
-		n, err = parseInt(value, k.low, k.high)
-		*f = int(n)
-	case *time.Duration:
-		*f, err = parseSpan(value, k.unit)
-	case *[]string:
-		return k.setList(f, value)
-	case *string:
-		*f = value
-		if k.kind == word {
-			*f, err = parseWord(value, k.words)
-		}
-		if k.kind == path && value != "" && !filepath.IsAbs(value) {
-			err = fmt.Errorf("%q is no absolute path", value)
-		}
-	}
-	return err
+	return here
 }
 
-func (k *key) setList(f *[]string, value string) error {
-	if value == "" {
-		*f = nil
-		return nil
+func sectionTitle(kind string) string {
+	if kind == nodeSection {
+		return "[node NAME]"
 	}
-	separator := k.split
-	if separator == "" {
-		separator = ","
-	}
-	for _, entry := range parseList(value, separator) {
-		if k.check != nil {
-			if err := k.check(entry); err != nil {
-				return err
-			}
-		}
-		if !slices.Contains(*f, entry) {
-			*f = append(*f, entry)
-		}
-	}
-	return nil
-}
-
-func join(words []string) string {
-	sort.Strings(words)
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+	return "[" + kind + "]"
 }

@@ -1,103 +1,60 @@
 package config
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"time"
+	"slices"
 )
 
 // Print writes the effective configuration as a file that would give it again, each value
 // with the place it comes from.
 func (c *Manager) Print(w io.Writer) error {
-	if err := c.print(w, managerSection, c); err != nil {
-		return err
-	}
+	var b bytes.Buffer
+	c.settings.print(&b, managerSection, managerSection, c)
 	for _, n := range c.sections {
-		if _, err := fmt.Fprintf(w, "\n[%s %s]\n", nodeSection, n.Name); err != nil {
-			return err
-		}
-		for i := range keys {
-			if k := &keys[i]; k.section == nodeSection {
-				if err := c.printKey(w, nodeSection+" "+n.Name, k, n); err != nil {
-					return err
-				}
-			}
-		}
+		b.WriteByte('\n')
+		c.settings.print(&b, nodeSection+" "+n.Name, nodeSection, n)
 	}
-	return nil
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // Print writes the effective configuration as a file that would give it again, each value
 // with the place it comes from.
-func (c *Agent) Print(w io.Writer) error { return c.print(w, agentSection, c) }
-
-func (c *Common) print(w io.Writer, section string, target any) error {
-	if _, err := fmt.Fprintf(w, "[%s]\n", section); err != nil {
-		return err
+func (c *Agent) Print(w io.Writer) error {
+	var b bytes.Buffer
+	c.settings.print(&b, agentSection, agentSection, c)
+	if c.settings.first(policySection) != nil { // CheckStart refuses even its defaults
+		b.WriteByte('\n')
+		c.settings.print(&b, policySection, policySection, &c.Policy)
 	}
-	for i := range keys {
-		if k := &keys[i]; k.section == section {
-			if err := c.printKey(w, section, k, target); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (c *Common) printKey(w io.Writer, section string, k *key, target any) error {
-	_, err := fmt.Fprintf(w, "# %s\n%s=%s\n", c.origins[section+" "+k.name], k.name, k.format(k.field(target)))
+	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func (k *key) format(field any) string {
-	switch f := field.(type) {
-	case *bool:
-		if *f {
-			return "yes"
-		}
-		return "no"
-	case *int:
-		return strconv.Itoa(*f)
-	case *time.Duration:
-		return formatSpan(*f)
-	case *[]string:
-		if k.split != "" {
-			return strings.Join(*f, k.split)
-		}
-		return strings.Join(*f, ",")
-	case *string:
-		return *f
-	}
-	return ""
-}
-
-// Changed compares two configurations of the manager: which keys a reload applies, and
-// which need a restart.
-func (c *Manager) Changed(to *Manager) (applied, restart []string) {
-	applied, restart = changed(managerSection, c, to)
-	if fmt.Sprint(c.Nodes) != fmt.Sprint(to.Nodes) && len(applied) == 0 {
-		applied = append(applied, "[node]")
-	}
-	return applied, restart
-}
-
-// Changed compares two configurations of an agent.
-func (c *Agent) Changed(to *Agent) (applied, restart []string) { return changed(agentSection, c, to) }
-
-func changed(section string, from, to any) (applied, restart []string) {
-	for i := range keys {
-		k := &keys[i]
-		if k.section != section || k.format(k.field(from)) == k.format(k.field(to)) {
+// print writes one section. Of a list each line that adds to it stands alone.
+func (s *settings) print(b *bytes.Buffer, section, kind string, target any) {
+	fmt.Fprintf(b, "[%s]\n", section)
+	for _, k := range in(kind) {
+		list := s.entries[place(section, k.name)]
+		if k.adds() && len(list) > 0 {
+			for _, e := range list {
+				var words []string
+				_ = k.set(&words, e.text) // it was set before
+				fmt.Fprintf(b, "# %s\n%s=%s\n", e.origin, k.name, k.format(&words))
+			}
 			continue
 		}
-		if k.reload {
-			applied = append(applied, k.name)
-		} else {
-			restart = append(restart, k.name)
+		var o origin
+		if len(list) > 0 {
+			o = list[0].origin
 		}
+		fmt.Fprintf(b, "# %s\n%s=%s\n", o, k.name, k.format(k.field(target)))
 	}
-	return applied, restart
+}
+
+func sortedByName(nodes []*Node) []*Node {
+	return slices.SortedFunc(slices.Values(nodes), func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -1,0 +1,51 @@
+package config
+
+import "time"
+
+var managerKeys = []key{
+	{section: managerSection, name: "AllowedNodeNames", kind: list, reload: true, check: checkNodeName, example: "node1, node2",
+		doc:   "The fleet: names of the nodes that may register, with commas between them.",
+		field: of(func(c *Manager) any { return &c.AllowedNodeNames })},
+	{section: managerSection, name: "Port", kind: number, def: "842", high: 65535,
+		doc:   "TCP port on which agents are awaited, on all addresses of the machine. 0 lets the kernel choose; the log says which.",
+		field: of(func(c *Manager) any { return &c.Port })},
+	{section: managerSection, name: "UseTCP", kind: boolean, def: "yes",
+		doc:   "Whether agents may connect over TCP.",
+		field: of(func(c *Manager) any { return &c.UseTCP })},
+	{section: managerSection, name: "UseUDS", kind: boolean, def: "yes",
+		doc:   "Whether an agent on the same machine may connect over the unix socket /run/ctrl/ctrl.sock.",
+		field: of(func(c *Manager) any { return &c.UseUDS })},
+	{section: managerSection, name: "SocketGroup", kind: text, check: checkGroup, example: "ctrl",
+		doc:   "A group whose members may use the unix socket. Without it only root and the manager's own user may.",
+		field: of(func(c *Manager) any { return &c.SocketGroup })},
+	{section: managerSection, name: "AllowInsecureNetwork", kind: boolean, def: "no",
+		doc:   "With TLS=no: listen beyond loopback all the same. Everybody who reaches the port can then be any node that is away.",
+		field: of(func(c *Manager) any { return &c.AllowInsecureNetwork })},
+	{section: managerSection, name: "HeartbeatInterval", kind: span, def: "2s", unit: ms, low: int64(minHeartbeat), high: int64(maxHeartbeat), off: true, reload: true,
+		doc:   "Time between two signs of life to each agent. 0 switches heartbeats off. A number alone is in milliseconds.",
+		field: of(func(c *Manager) any { return &c.HeartbeatInterval })},
+	{section: managerSection, name: "NodeHeartbeatThreshold", kind: span, def: "6s", unit: ms, low: int64(minHeartbeat), high: int64(maxHeartbeat), off: true, reload: true,
+		doc:   "A node from which nothing came for so long is offline. 0 switches the check off. A number alone is in milliseconds.",
+		field: of(func(c *Manager) any { return &c.NodeHeartbeatThreshold })},
+	{section: managerSection, name: "CallTimeout", kind: span, def: "30s", unit: time.Second, low: int64(ms), high: int64(maxTimeout), reload: true,
+		doc:   "How long a node may take to answer a call. It bounds the answer, not the job that a call begins.",
+		field: of(func(c *Manager) any { return &c.CallTimeout })},
+	{section: managerSection, name: "QueryTimeout", kind: span, def: "2s", unit: time.Second, low: int64(ms), high: int64(maxTimeout), reload: true,
+		doc:   "How long a list of the whole fleet waits for each node. Who has not answered by then is left out.",
+		field: of(func(c *Manager) any { return &c.QueryTimeout })},
+}
+
+var nodeKeys = []key{
+	{section: nodeSection, name: "Allowed", kind: boolean, def: "no", reload: true,
+		doc:   "yes: the node belongs to the fleet, as if it stood in AllowedNodeNames=.",
+		field: of(func(n *Node) any { return &n.Allowed })},
+	{section: nodeSection, name: "Optional", kind: boolean, def: "no", reload: true,
+		doc:   "yes: the fleet is not degraded while this node is offline.",
+		field: of(func(n *Node) any { return &n.Optional })},
+	{section: nodeSection, name: "AllowDependenciesOn", kind: list, reload: true, later: true, check: checkNodeName, example: "node2",
+		doc:   "Nodes whose units may be started because units of this node depend on them. Empty: none.",
+		field: of(func(n *Node) any { return &n.AllowDependenciesOn })},
+	{section: nodeSection, name: "ReleaseAfter", kind: span, def: "0", unit: time.Second, low: int64(ms), high: int64(365 * day), off: true, reload: true, later: true,
+		doc:   "What this node needed from others is let go once it is offline for so long. 0: never, it may come back.",
+		field: of(func(n *Node) any { return &n.ReleaseAfter })},
+}
