@@ -24,36 +24,45 @@ func (f *Fleet) WaitOnline(ctx context.Context, node string, online bool) error 
 	if online {
 		want = wire.NodeOnline
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if err := f.awaitStatus(ctx, node, want); err != nil {
-		return fmt.Errorf("node %s did not become %s: %w", node, want, err)
-	}
-	return nil
+	return awaitStatus(ctx, f.Boss, statusOf{wire.BusName, wire.NodePath(node), wire.NodeInterface}, want)
 }
 
-func (f *Fleet) awaitStatus(ctx context.Context, node, want string) error {
-	bus, err := Bus(ctx, f.Boss)
+// WaitAgent waits until a node's agent says that it is connected to the manager.
+func (f *Fleet) WaitAgent(ctx context.Context, node string) error {
+	return awaitStatus(ctx, f.Nodes[node], statusOf{wire.AgentBusName, wire.RootPath, wire.AgentInterface}, wire.NodeOnline)
+}
+
+// statusOf is an object with a property Status that emits its changes.
+type statusOf struct {
+	name  string
+	path  wire.ObjectPath
+	iface string
+}
+
+func awaitStatus(ctx context.Context, on *lab.Node, of statusOf, want string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	bus, err := Bus(ctx, on)
 	if err != nil {
 		return err
 	}
 	defer bus.Close()
 	signals := make(chan *dbus.Signal, 1024)
 	bus.Signal(signals)
-	path := dbus.ObjectPath(wire.NodePath(node))
+	path := dbus.ObjectPath(of.path)
 	if err := bus.AddMatchSignalContext(ctx, dbus.WithMatchObjectPath(path),
 		dbus.WithMatchInterface(wire.PropertiesInterface)); err != nil {
 		return err
 	}
-	object := bus.Object(wire.BusName, path)
 	var status dbus.Variant
-	if err := object.CallWithContext(ctx, wire.PropertiesInterface+".Get", 0, wire.NodeInterface, "Status").Store(&status); err != nil {
+	get := bus.Object(of.name, path).CallWithContext(ctx, wire.PropertiesInterface+".Get", 0, of.iface, "Status")
+	if err := get.Store(&status); err != nil {
 		return err
 	}
 	for status.Value() != want {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it is %v: %w", status.Value(), ctx.Err())
+			return fmt.Errorf("%s on %s is %v, not %s: %w", of.path, on.Name, status.Value(), want, ctx.Err())
 		case s, open := <-signals:
 			if !open {
 				return errors.New("the bus has gone")
