@@ -39,43 +39,25 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const (
-	managerUnit = `[Unit]
-After=dbus.socket
-StartLimitIntervalSec=0
-[Service]
-Type=notify
-NotifyAccess=main
-ExecStart=/usr/bin/ctrl-manager
-ExecReload=/bin/kill -HUP $MAINPID
-WatchdogSec=20s
-TimeoutStopSec=5s
-`
-	agentUnit = `[Unit]
-After=dbus.socket
-StartLimitIntervalSec=0
-[Service]
-Type=notify
-NotifyAccess=main
-ExecStart=/usr/bin/ctrl-agent
-ExecReload=/bin/kill -HUP $MAINPID
-WatchdogSec=20s
-TimeoutStopSec=5s
-`
-	busPolicy = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <policy user="root">
-    <allow own="org.example.ctrl1"/>
-    <allow own="org.example.ctrl1.Agent"/>
-  </policy>
-  <policy context="default">
-    <allow send_destination="org.example.ctrl1"/>
-    <allow send_destination="org.example.ctrl1.Agent"/>
-  </policy>
-</busconfig>
-`
-)
+// shipped are the files of a package that the daemons need, and where they go.
+var shipped = map[string]string{
+	"ctrl-manager.service":         "usr/lib/systemd/system",
+	"ctrl-agent.service":           "usr/lib/systemd/system",
+	"user/ctrl-manager.service":    "usr/lib/systemd/user",
+	"user/ctrl-agent.service":      "usr/lib/systemd/user",
+	"org.example.ctrl1.conf":       "usr/share/dbus-1/system.d",
+	"org.example.ctrl1.Agent.conf": "usr/share/dbus-1/system.d",
+	"ctrl.sysusers":                "usr/lib/sysusers.d/ctrl.conf",
+}
+
+// own are what the tests add: an end is in time or it is a failure, and starting again and
+// again is what they do.
+var own = map[string]string{
+	"usr/lib/systemd/system/ctrl-manager.service.d/50-test.conf": "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=no\nTimeoutStopSec=5s\n",
+	"usr/lib/systemd/system/ctrl-agent.service.d/50-test.conf":   "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=no\nTimeoutStopSec=5s\n",
+	"usr/lib/systemd/system/hello.service":                       "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n",
+	"usr/lib/systemd/system/slow.service":                        "[Service]\nType=oneshot\nExecStart=/bin/sleep 600\n",
+}
 
 // fleet is a lab with a manager on boss.
 type fleet struct {
@@ -101,31 +83,35 @@ func newFleet(t *testing.T, name string) *fleet {
 	return f
 }
 
-// install puts programs, units and the bus's policy where a package would.
+// install puts everything where a package would.
 func install(dir string) error {
-	files := map[string]string{
-		"usr/lib/systemd/system/ctrl-manager.service": managerUnit,
-		"usr/lib/systemd/system/ctrl-agent.service":   agentUnit,
-		"usr/share/dbus-1/system.d/ctrl.conf":         busPolicy,
-		"usr/lib/systemd/system/hello.service":        "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n",
-		"usr/lib/systemd/system/slow.service":         "[Service]\nType=oneshot\nExecStart=/bin/sleep 600\n",
-	}
-	for path, text := range files {
+	put := func(path string, data []byte, mode os.FileMode) error {
 		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, mode))
+	}
+	for name, to := range shipped {
+		data, err := os.ReadFile(filepath.Join("../../units", name))
+		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		if filepath.Ext(to) != ".conf" {
+			to = filepath.Join(to, filepath.Base(name))
+		}
+		if err := put(to, data, 0o644); err != nil {
+			return err
+		}
+	}
+	for path, text := range own {
+		if err := put(path, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	for _, name := range []string{"manager", "agent"} {
 		program, err := os.ReadFile(filepath.Join(programs, name))
-		if err != nil {
-			return err
+		if err == nil {
+			err = put("usr/bin/ctrl-"+name, program, 0o755)
 		}
-		out := filepath.Join(dir, "usr/bin/ctrl-"+name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(out), 0o755), os.WriteFile(out, program, 0o755)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -182,7 +168,16 @@ func (f *fleet) certify(n *lab.Node, leaf pkitest.Leaf) {
 	}
 	f.write(n, "/etc/ctrl/pki/ca.crt", string(f.ca.PEM), 0o644)
 	f.write(n, "/etc/ctrl/pki/own.crt", string(cert), 0o644)
+	f.key(n, key)
+}
+
+// key puts a private key on a node, readable for the daemon there.
+func (f *fleet) key(n *lab.Node, key []byte) {
+	f.t.Helper()
 	f.write(n, "/etc/ctrl/pki/own.key", string(key), 0o600)
+	if n == f.boss {
+		f.run(n, "chown", "ctrl:", "/etc/ctrl/pki/own.key")
+	}
 }
 
 const files = "CAFile=/etc/ctrl/pki/ca.crt\nCertFile=/etc/ctrl/pki/own.crt\nKeyFile=/etc/ctrl/pki/own.key\n"

@@ -150,10 +150,9 @@ func TestRefusesToStart(t *testing.T) {
 		{"no certificates", "true", "[manager]\n", "true", "Two ways lead on", "78"},
 		{"wrong key", "true", "[manager]\nPrt=842\n", "true", "/etc/ctrl/manager.conf:2: key Prt= is not known in [manager]; did you mean Port=?", "78"},
 		{"no such group", "true", good + "SocketGroup=nobodies\n", "true", "SocketGroup=nobodies: there is no such group", "78"},
-		{"key for everybody", "chmod 0644 /etc/ctrl/pki/own.key", good, "chmod 0600 /etc/ctrl/pki/own.key", "KeyFile=/etc/ctrl/pki/own.key has owner 0 and mode 0644", "78"},
+		{"key for everybody", "chmod 0644 /etc/ctrl/pki/own.key", good, "chmod 0600 /etc/ctrl/pki/own.key", "and mode 0644: a private key must be out of reach", "78"},
 		{"nothing to listen on", "true", good + "UseTCP=no\nUseUDS=no\n", "true", "nothing to listen on", "1"},
 		{"port in use", "systemd-run -q --unit blocker -p Type=exec nc -l -p 842 || systemd-run -q --unit blocker -p Type=exec python3 -m http.server 842", good, "systemctl stop blocker", "TCP port 842: another program has it", "1"},
-		{"no D-Bus daemon", "systemctl stop dbus.socket dbus.service", good, "systemctl start dbus.socket", "cannot reach the D-Bus daemon", "1"},
 	} {
 		f.sub(test.name, func(t *testing.T) {
 			f.run(f.boss, "sh", "-c", test.before)
@@ -169,6 +168,15 @@ func TestRefusesToStart(t *testing.T) {
 			f.run(f.boss, "sh", "-c", test.after)
 		})
 	}
+	f.sub("no D-Bus daemon", func(t *testing.T) {
+		f.run(f.boss, "systemctl", "stop", "dbus.socket", "dbus.service")
+		f.run(f.boss, "chown", "root:", "/etc/ctrl/pki/own.key") // by hand, as root
+		res, err := f.boss.Exec(t.Context(), "ctrl-manager")
+		if err != nil || res.Code != 1 || !strings.Contains(res.Stderr, "cannot reach the D-Bus daemon") {
+			t.Errorf("got %+v, %v", res, err)
+		}
+		f.run(f.boss, "systemctl", "start", "dbus.socket")
+	})
 }
 
 // TestIdentities: who is refused hears why, on both sides.
@@ -218,7 +226,7 @@ func TestIdentities(t *testing.T) {
 		start()
 		f.journal(f.boss, "ctrl-manager", "the ones before stay in use")
 		f.status("node1", "online")
-		f.write(f.boss, "/etc/ctrl/pki/own.key", string(key), 0o600)
+		f.key(f.boss, key)
 		f.write(f.boss, "/etc/ctrl/pki/ca.crt", string(next.PEM), 0o644)
 		f.ca = next
 		f.certify(node1, pkitest.NodeLeaf("node1"))
@@ -255,8 +263,6 @@ func TestUnixSocket(t *testing.T) {
 	f.status("boss", "online")
 	f.startUnit("boss", "hello.service")
 	f.until(f.boss, "active", "systemctl", "is-active", "hello")
-	// An id that was opened up by mistake is still no right.
-	f.run(f.boss, "chmod", "0666", "/run/ctrl/ctrl.sock")
 	res, err := f.boss.Exec(t.Context(), "setpriv", "--reuid=nobody", "--clear-groups", "busctl", "--address=unix:path=/run/ctrl/ctrl.sock",
 		"call", bus, "/org/example/ctrl1/internal", bus+".internal.Manager", "Register", "sa{sv}", "boss", "0")
 	if err != nil || res.Code == 0 {
@@ -270,7 +276,10 @@ func TestSocketActivation(t *testing.T) {
 	f := newFleet(t, "d-activate")
 	f.certify(f.boss, pkitest.ManagerLeaf())
 	f.write(f.boss, "/etc/ctrl/manager.conf", "[manager]\nAllowedNodeNames=node1,boss\n"+files, 0o644)
-	f.write(f.boss, "/etc/systemd/system/ctrl-manager.socket", "[Socket]\nListenStream=842\nListenStream=/run/ctrl/ctrl.sock\nListenStream=8420\nSocketMode=0600\n", 0o644)
+	f.write(f.boss, "/etc/systemd/system/ctrl-manager.socket", "[Socket]\nListenStream=842\nListenStream=/run/ctrl/ctrl.sock\nListenStream=8420\n", 0o644)
+	// Or the end of the service would take the socket's folder away.
+	f.write(f.boss, "/etc/systemd/system/ctrl-manager.service.d/50-socket.conf", "[Service]\nRuntimeDirectoryPreserve=yes\n", 0o644)
+	f.run(f.boss, "systemctl", "daemon-reload")
 	f.run(f.boss, "systemctl", "start", "ctrl-manager.socket")
 	node1 := f.agent("node1")
 	f.run(node1, "systemctl", "start", "ctrl-agent") // which starts the manager
@@ -288,7 +297,7 @@ func TestSocketActivation(t *testing.T) {
 // TestWatchdog: a manager that hangs is ended by systemd.
 func TestWatchdog(t *testing.T) {
 	f := newFleet(t, "d-watchdog")
-	f.write(f.boss, "/etc/systemd/system/ctrl-manager.service.d/50-test.conf", "[Service]\nWatchdogSec=500ms\nTimeoutAbortSec=100ms\n", 0o644)
+	f.write(f.boss, "/etc/systemd/system/ctrl-manager.service.d/60-watchdog.conf", "[Service]\nWatchdogSec=500ms\nTimeoutAbortSec=100ms\n", 0o644)
 	f.run(f.boss, "systemctl", "daemon-reload")
 	f.startManager("node1")
 	f.until(f.boss, "active", "systemctl", "is-active", "ctrl-manager")
@@ -305,9 +314,6 @@ func TestUserMode(t *testing.T) {
 	f.write(f.boss, "/root/.config/ctrl/manager.conf", "[manager]\nAllowedNodeNames=boss\nUseTCP=no\n", 0o644)
 	f.write(f.boss, "/root/.config/ctrl/agent.conf", "[agent]\nManagerAddress=unix:path=/run/user/0/ctrl/ctrl.sock\n", 0o644)
 	f.write(f.boss, "/root/.config/systemd/user/own.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n", 0o644)
-	for _, name := range []string{"manager", "agent"} {
-		f.write(f.boss, "/root/.config/systemd/user/ctrl-"+name+".service", "[Service]\nType=notify\nExecStart=/usr/bin/ctrl-"+name+" --user\n", 0o644)
-	}
 	user := func(argv ...string) []string {
 		return append([]string{"env", "HOME=/root", "XDG_RUNTIME_DIR=/run/user/0"}, argv...)
 	}

@@ -63,7 +63,7 @@ func TestSession(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	core := newFakeCore()
-	l, err := ListenUnix(filepath.Join(t.TempDir(), "s"), NoGroup)
+	l, err := ListenUnix(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,12 +35,11 @@ func ListenTCP(host string, port uint16) (*net.TCPListener, error) {
 // maxSocketPath is what the kernel has room for (unix(7)).
 const maxSocketPath = 107
 
-// NoGroup stands for a socket that only its owner and root may use.
-const NoGroup = -1
-
 // ListenUnix listens on a unix socket, which it removes when it is closed. What is left of a
-// dead manager's socket is replaced. A gid other than NoGroup may connect as well.
-func ListenUnix(path string, gid int) (*net.UnixListener, error) {
+// dead manager's socket is replaced. Anybody can connect: what the kernel says about who has
+// connected decides (see checkPeer), and an agent that runs as root with few capabilities
+// could not pass a stricter mode.
+func ListenUnix(path string) (*net.UnixListener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("cannot listen on %s: the path has %d bytes, and a socket's has at most %d", path, len(path), maxSocketPath)
 	}
@@ -54,9 +53,9 @@ func ListenUnix(path string, gid int) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on socket %s: %w", path, err)
 	}
-	if err := guard(path, gid); err != nil {
+	if err := os.Chmod(path, 0o666); err != nil {
 		l.Close()
-		return nil, err
+		return nil, fmt.Errorf("cannot set the mode of socket %s: %w", path, err)
 	}
 	return l, nil
 }
@@ -83,22 +82,6 @@ func removeStale(path string) error {
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("cannot remove the socket that a dead manager has left: %w", err)
-	}
-	return nil
-}
-
-// guard sets who may connect. That the kernel says who has connected counts more: see
-// peerAllowed.
-func guard(path string, gid int) error {
-	mode := fs.FileMode(0o600)
-	if gid != NoGroup {
-		mode = 0o660
-		if err := os.Chown(path, -1, gid); err != nil {
-			return fmt.Errorf("cannot give socket %s to group %d of SocketGroup=: %w; the manager's user must be in that group", path, gid, err)
-		}
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		return fmt.Errorf("cannot set the mode of socket %s: %w", path, err)
 	}
 	return nil
 }

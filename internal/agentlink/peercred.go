@@ -17,6 +17,18 @@ type credentials struct {
 	groups []int
 }
 
+// NoGroup stands for a unix socket that no group may use.
+const NoGroup = -1
+
+// admitted refuses a peer that the kernel says may not connect.
+func (set *Settings) admitted(nc *net.UnixConn) error {
+	c, err := peerCredentials(nc)
+	if err != nil {
+		return err
+	}
+	return checkPeer(c, set.User, set.Group)
+}
+
 // checkPeer refuses a peer of a unix socket that is neither root nor user nor in the group.
 func checkPeer(c credentials, user, group int) error {
 	if c.uid == 0 || c.uid == user || group != NoGroup && slices.Contains(c.groups, group) {

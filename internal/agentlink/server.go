@@ -173,6 +173,14 @@ func (s *Server) sleep(d time.Duration) bool {
 func (s *Server) admit(g *gate, nc net.Conn) {
 	p := &pending{server: s, nc: nc, settings: s.settings.Load()}
 	p.address, p.name = peerAddress(nc)
+	if unix, ok := nc.(*net.UnixConn); ok {
+		// At once, so that those who may not connect cannot take the places of those who may.
+		if err := p.settings.admitted(unix); err != nil {
+			nc.Close()
+			s.complaints.about(p.address, p.name, "connection refused", err)
+			return
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(s.ctx, registerTime, errNoRegister)
 	evict, cancelCause := context.WithCancelCause(ctx)
 	p.ticket = g.enter(p.address, func() { cancelCause(errMadeRoom) })

@@ -75,7 +75,10 @@ func listen(c *config.Manager, e *daemon.Env) (*sockets, error) {
 		err = s.listenTCP(c)
 	}
 	if err == nil && c.UseUDS && !s.uds {
-		err = s.listenUnix(c, path)
+		var l net.Listener
+		if l, err = agentlink.ListenUnix(path); err == nil {
+			s.all = append(s.all, l)
+		}
 	}
 	if err == nil && len(s.all) == 0 {
 		err = errors.New("there is nothing to listen on: UseTCP=no, UseUDS=no, and no socket of systemd; switch one of them on")
@@ -125,18 +128,6 @@ func (s *sockets) listenTCP(c *config.Manager) error {
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
 		return nil // a machine without IPv6
 	}
-	if err == nil {
-		s.all = append(s.all, l)
-	}
-	return err
-}
-
-func (s *sockets) listenUnix(c *config.Manager, path string) error {
-	group, err := groupID(c.SocketGroup)
-	if err != nil {
-		return err
-	}
-	l, err := agentlink.ListenUnix(path, group)
 	if err == nil {
 		s.all = append(s.all, l)
 	}

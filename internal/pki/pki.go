@@ -157,14 +157,15 @@ func (s *Store) keep(err error, seen stamps) {
 	}
 }
 
-// expiresSoon is when a warning about the coming end of a certificate begins.
+// expiresSoon is when a warning about the coming end of a certificate begins, at the latest
+// when two thirds of its life are over.
 const expiresSoon = 14 * 24 * time.Hour
 
 func (m *material) warnings(now time.Time) []string {
 	var out []string
 	if err := m.checkTime(now); err != nil {
 		out = append(out, err.Error())
-	} else if left := m.leaf().NotAfter.Sub(now); left < expiresSoon {
+	} else if left := m.leaf().NotAfter.Sub(now); left < min(expiresSoon, m.leaf().NotAfter.Sub(m.leaf().NotBefore)/3) {
 		out = append(out, fmt.Sprintf("it expires in %s; issue a new one", left.Round(time.Minute)))
 	}
 	if !m.signedByOwn() {
