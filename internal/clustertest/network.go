@@ -89,6 +89,20 @@ func (n *network) sever(node string) {
 	}
 }
 
+// drop closes the manager's port and ends all its connections, as the kernel does for a
+// process that is killed. Over a cut link that is not seen.
+func (n *network) drop() {
+	n.mu.Lock()
+	if n.listener != nil {
+		n.listener.Close()
+	}
+	cables := slices.Clone(n.cables)
+	n.mu.Unlock()
+	for _, c := range cables {
+		c.near[1].Close()
+	}
+}
+
 // close ends all connections.
 func (n *network) close() {
 	n.mu.Lock()
