@@ -20,12 +20,13 @@ func NodesOf(name string) ([]*Node, error) {
 	}
 	var nodes []*Node
 	for _, e := range entries {
-		n := &Node{Name: e.Name(), lab: l, dir: l.path("nodes", e.Name())}
-		text, err := os.ReadFile(filepath.Join(n.dir, "number"))
+		n := &Node{lab: l, dir: l.path("nodes", e.Name())}
+		name, err := os.ReadFile(filepath.Join(n.dir, "name"))
 		if err != nil {
 			return nil, err
 		}
-		if n.number, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		n.Name = string(name)
+		if n.number, err = strconv.Atoi(e.Name()); err != nil {
 			return nil, err
 		}
 		n.Addr, n.Addr6 = addresses(n.number)

@@ -41,7 +41,7 @@ func (l *Lab) Node(name string) (*Node, error) {
 	defer l.mu.Unlock()
 	number := len(l.nodes) + 1
 	n := &Node{
-		Name: name, lab: l, number: number, dir: l.path("nodes", name),
+		Name: name, lab: l, number: number, dir: l.path("nodes", strconv.Itoa(number)),
 	}
 	n.Addr, n.Addr6 = addresses(number)
 	for _, sub := range []string{"root", "upper/etc", "work", "notify"} {
@@ -51,7 +51,7 @@ func (l *Lab) Node(name string) (*Node, error) {
 	}
 	id := fmt.Sprintf("%016x%016x", time.Now().UnixNano(), number)
 	if err := errors.Join(
-		os.WriteFile(filepath.Join(n.dir, "number"), []byte(strconv.Itoa(number)), 0o644),
+		os.WriteFile(filepath.Join(n.dir, "name"), []byte(name), 0o644),
 		os.WriteFile(filepath.Join(n.dir, "upper/etc/machine-id"), []byte(id+"\n"), 0o444),
 		os.WriteFile(filepath.Join(n.dir, "upper/etc/hostname"), []byte(n.hostName()+"\n"), 0o644),
 	); err != nil {

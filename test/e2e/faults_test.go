@@ -227,7 +227,7 @@ func TestJobsThatMeet(t *testing.T) {
 		id := strconv.Itoa(jobs[0].Job)
 		must(t, f, 0, nil, "cancel", id)
 		waiting.ends(t, 1, "cancel")
-		must(t, f, 1, []string{id}, "cancel", id)
+		must(t, f, 4, []string{"no job " + id}, "cancel", id)
 		must(t, f, 0, nil, "stop", "node3", "slow")
 	})
 	t.Run("timeout-ends-the-wait-not-the-job", func(t *testing.T) {
