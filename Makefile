@@ -12,6 +12,12 @@ bindir   = $(DESTDIR)$(PREFIX)/bin
 unitdir  = $(DESTDIR)$(PREFIX)/lib/systemd
 dbusdir  = $(DESTDIR)$(PREFIX)/share/dbus-1
 sharedir = $(DESTDIR)$(PREFIX)/share
+# dbus-daemon reads the policies of its own prefix and of /etc, and no others.
+ifeq ($(PREFIX),/usr)
+policydir = $(dbusdir)/system.d
+else
+policydir = $(DESTDIR)/etc/dbus-1/system.d
+endif
 
 .PHONY: help build install check test demo bench fuzz clean
 
@@ -27,9 +33,10 @@ install: build ## Install everything below DESTDIR and PREFIX (default: /usr)
 	install -D -m 0755 -t $(bindir) bin/ctrl-manager bin/ctrl-agent bin/ctl
 	install -D -m 0644 -t $(unitdir)/system units/ctrl-manager.service units/ctrl-manager.socket units/ctrl-agent.service
 	install -D -m 0644 -t $(unitdir)/user units/user/ctrl-manager.service units/user/ctrl-agent.service
+	sed -i 's|/usr/bin/ctrl-|$(PREFIX)/bin/ctrl-|' $(unitdir)/system/ctrl-*.service $(unitdir)/user/ctrl-*.service
 	install -D -m 0644 units/ctrl.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ctrl.conf
-	install -D -m 0644 -t $(dbusdir)/system.d units/org.example.ctrl1.conf units/org.example.ctrl1.Agent.conf
-	install -D -m 0644 -t $(dbusdir)/interfaces $(filter-out %internal.%,$(wildcard api/dbus-xml/*.xml))
+	install -D -m 0644 -t $(policydir) units/org.example.ctrl1.conf units/org.example.ctrl1.Agent.conf
+	install -D -m 0644 -t $(dbusdir)/interfaces $(foreach x,$(wildcard api/dbus-xml/*.xml),$(if $(findstring .internal.,$x),,$x))
 	install -D -m 0644 -t $(sharedir)/doc/ctrl config/manager.conf config/agent.conf README.md LICENSE
 	install -D -m 0644 -t $(sharedir)/man/man5 docs/man/ctrl-manager.conf.5 docs/man/ctrl-agent.conf.5
 	for shell in bash zsh fish; do bin/ctl completion $$shell >bin/completion.$$shell; done
@@ -37,15 +44,17 @@ install: build ## Install everything below DESTDIR and PREFIX (default: /usr)
 	install -D -m 0644 bin/completion.zsh $(sharedir)/zsh/site-functions/_ctl
 	install -D -m 0644 bin/completion.fish $(sharedir)/fish/vendor_completions.d/ctl.fish
 
-check: ## What every change must pass: format, vet, staticcheck, generated files, imports
+check: ## What every change must pass: format, vet, staticcheck, generated files, units, imports
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: run gofmt -w on these'; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	@mkdir -p bin
 	@if $(GO) tool govulncheck ./... >bin/vuln.txt 2>&1; then echo 'govulncheck: nothing found'; \
 	elif grep -q 'dial tcp\|no such host\|fetching vulnerabilities\|connect:\|Forbidden' bin/vuln.txt; then echo 'govulncheck left out: its database cannot be reached from here'; \
 	else cat bin/vuln.txt; exit 1; fi
 	$(GO) run ./api/apidoc -check
 	$(GO) run ./internal/config/configdoc -check
+	$(GO) test -count=1 ./test/check
 	$(GO) test -count=1 ./test -run 'Test(Imports|Rules|Tokens|Packages|Bus)'
 
 test: ## All tests: tables and the whole product in one process with -race, then real systemd
