@@ -63,19 +63,23 @@ func Run[C Config](ctx context.Context, spec Spec[C], args, env []string, stdout
 	return p.run(ctx, cfg)
 }
 
-// configCode tells a wrong option from a wrong file: the text begins with where it is.
+// configCode tells wrong options from wrong files: each line begins with where the mistake is.
 func configCode(err error) int {
-	if strings.HasPrefix(err.Error(), "--") {
-		return ExitUsage
+	for line := range strings.Lines(err.Error()) {
+		if !strings.HasPrefix(line, "--") {
+			return ExitConfig
+		}
 	}
-	return ExitConfig
+	return ExitUsage
 }
 
 func (s *Spec[C]) report(stderr io.Writer, err error, code int) int {
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", s.Name, err)
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(stderr, "%s: %s\n", s.Name, strings.TrimSuffix(line, "\n"))
+	}
 	return code
 }
 
@@ -165,7 +169,7 @@ func (p *process[C]) run(ctx context.Context, cfg C) int {
 	p.serve(ctx, service, reload)
 	p.tell(p.system.Stopping(""))
 	p.log.Info("stopping", "reason", context.Cause(ctx))
-	p.stop(service)
+	p.stop(service, stopTime)
 	return ExitOK
 }
 
@@ -228,8 +232,8 @@ func (p *process[C]) reload(service Service[C]) {
 	service.Reload(cfg)
 }
 
-func (p *process[C]) stop(service Service[C]) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+func (p *process[C]) stop(service Service[C], limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	stopped := make(chan struct{})
 	go func() {
@@ -239,7 +243,7 @@ func (p *process[C]) stop(service Service[C]) {
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		p.log.Warn("not everything has ended in time", "limit", stopTime)
+		p.log.Warn("not everything has ended in time", "limit", limit)
 	}
 }
 

@@ -5,30 +5,14 @@ import (
 	"fmt"
 	"net"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
 
 	"example.org/ctrl/internal/agentlink"
 	"example.org/ctrl/internal/config"
-	"example.org/ctrl/internal/daemon"
 	"example.org/ctrl/internal/sdnotify"
 )
-
-const systemSocket = "/run/ctrl/ctrl.sock"
-
-// socketPath is where an agent on the same machine connects.
-func socketPath(e *daemon.Env) (string, error) {
-	if !e.Options.User {
-		return systemSocket, nil
-	}
-	dir := e.Getenv("XDG_RUNTIME_DIR")
-	if dir == "" {
-		return "", errors.New("XDG_RUNTIME_DIR is not set, so there is no place for the unix socket; run the manager in a login session, or set UseUDS=no")
-	}
-	return filepath.Join(dir, "ctrl", "ctrl.sock"), nil
-}
 
 // groupID is the number of SocketGroup=.
 func groupID(name string) (int, error) {
@@ -61,22 +45,15 @@ func (s *sockets) overTCP() bool {
 
 // listen opens what the configuration asks for. A socket that systemd has opened at a
 // configured address takes that one's place; others come in addition.
-func listen(c *config.Manager, e *daemon.Env) (*sockets, error) {
-	path := ""
-	if c.UseUDS {
-		var err error
-		if path, err = socketPath(e); err != nil {
-			return nil, err
-		}
-	}
+func listen(c *config.Manager) (*sockets, error) {
 	s := &sockets{}
-	err := s.takeOver(c, path)
+	err := s.takeOver(c)
 	if err == nil && c.UseTCP && !s.tcp {
 		err = s.listenTCP(c)
 	}
 	if err == nil && c.UseUDS && !s.uds {
 		var l net.Listener
-		if l, err = agentlink.ListenUnix(path); err == nil {
+		if l, err = agentlink.ListenUnix(c.Places.Socket); err == nil {
 			s.all = append(s.all, l)
 		}
 	}
@@ -90,7 +67,7 @@ func listen(c *config.Manager, e *daemon.Env) (*sockets, error) {
 	return s, nil
 }
 
-func (s *sockets) takeOver(c *config.Manager, path string) error {
+func (s *sockets) takeOver(c *config.Manager) error {
 	given, err := sdnotify.Listeners()
 	if err != nil {
 		return err
@@ -104,7 +81,7 @@ func (s *sockets) takeOver(c *config.Manager, path string) error {
 			}
 			s.tcp = s.tcp || a.Port == c.Port
 		case *net.UnixAddr:
-			s.uds = s.uds || a.Name == path
+			s.uds = s.uds || a.Name == c.Places.Socket
 		}
 	}
 	return nil

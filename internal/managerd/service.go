@@ -38,7 +38,7 @@ type service struct {
 // sockets, the bus with its name, the core, and only then the agents.
 func start(ctx context.Context, c *config.Manager, e *daemon.Env) (*service, error) {
 	s := &service{env: e, log: e.Logger(), cfg: c}
-	sockets, err := listen(c, e)
+	sockets, err := listen(c)
 	if err != nil {
 		return nil, err
 	}
