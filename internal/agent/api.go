@@ -27,10 +27,13 @@ type Agent struct {
 	// All below is owned by the loop's goroutine.
 	cfg     Config
 	facts   map[string]wire.Value // of systemd; nil until it was reached for the first time
+	ups     int                   // how often it was reached
 	over    bool
 	conn    connection
 	jobs    jobs
 	watched watched
+	// watching is what waits until systemd knows which signals are wanted.
+	watching []func()
 
 	lastSeen       time.Time
 	disconnectedAt time.Time
@@ -72,7 +75,7 @@ func (a *Agent) configure(cfg Config) {
 	orDefault(&cfg.ReconnectMax, DefaultReconnectMax)
 	a.cfg = cfg
 	a.conn.backoff = backoff.Backoff{Min: cfg.ReconnectMin, Max: cfg.ReconnectMax}
-	a.conn.addresses = cfg.Addresses
+	a.conn.addresses, a.conn.at = cfg.Addresses, 0
 }
 
 // Run dials, registers and serves until ctx ends, then closes the link and returns. It
@@ -176,8 +179,11 @@ func (a *Agent) SystemdDown(err error) {
 	a.later(func() { a.log.Warn("connection to systemd lost", keyErr, err) })
 }
 
-// SystemdJobRunning is systemd's job leaving the waiting state.
-func (a *Agent) SystemdJobRunning(job uint32) { a.post(func() { a.jobRunning(job) }, ignore) }
+// SystemdJobState is the new state of a job of systemd's, wire.JobRunning or, when another
+// job was merged into a running one, wire.JobWaiting.
+func (a *Agent) SystemdJobState(job uint32, state string) {
+	a.post(func() { a.jobStateChanged(job, state) }, ignore)
+}
 
 // SystemdJobRemoved is systemd's signal that a job has ended.
 func (a *Agent) SystemdJobRemoved(job uint32, unit, result string) {

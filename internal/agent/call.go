@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"path"
 	"slices"
 
 	"example.org/ctrl/internal/unit"
@@ -10,11 +11,12 @@ import (
 // MaxCalls is how many calls of the manager may be with systemd at a time.
 const MaxCalls = 4096
 
-// unitFileChanges may take the agent's own unit away.
-var unitFileChanges = map[string]string{"MaskUnitFiles": "mask", "DisableUnitFiles": "disable"}
-
-// unitChanges may stop the agent's own unit from working.
-var unitChanges = map[string]string{"KillUnit": "kill", "FreezeUnit": "freeze"}
+// protectedFrom are the changes that could stop the agent's own unit from working, now or
+// at the next boot. A preset may disable.
+var protectedFrom = map[string]string{
+	"KillUnit": "kill", "FreezeUnit": "freeze",
+	"MaskUnitFiles": "mask", "DisableUnitFiles": "disable", "PresetUnitFiles": "preset",
+}
 
 func (a *Agent) call(s Session, name string, args wire.Raw, reply func(wire.Raw, error)) {
 	if err := a.mayCall(s, name, args); err != nil {
@@ -48,10 +50,7 @@ func (a *Agent) mayCall(s Session, name string, args wire.Raw) error {
 		return wire.ErrLimitsExceeded.With("%d calls are under way on this node already", a.conn.calls)
 	}
 	first, _ := args.FirstStrings()
-	if verb, ok := unitFileChanges[name]; ok && slices.ContainsFunc(first, isAgent) {
-		return protected(verb)
-	}
-	if verb, ok := unitChanges[name]; ok && slices.ContainsFunc(first, isAgent) {
+	if verb, ok := protectedFrom[name]; ok && slices.ContainsFunc(first, isAgent) {
 		return protected(verb)
 	}
 	if method.UnitArg && name != "GetUnitFileState" {
@@ -62,7 +61,8 @@ func (a *Agent) mayCall(s Session, name string, args wire.Raw) error {
 	return nil
 }
 
-func isAgent(name string) bool { return name == wire.AgentUnit }
+// isAgent also knows the unit by its file's path, which systemd takes in some methods.
+func isAgent(name string) bool { return path.Base(name) == wire.AgentUnit }
 
 // callSelf is what the manager asks of the agent itself.
 func (a *Agent) callSelf(name string, args wire.Raw) error {
@@ -72,12 +72,10 @@ func (a *Agent) callSelf(name string, args wire.Raw) error {
 	}
 	switch {
 	case name == "SwitchManager":
-		// After the answer has left: the link ends with it.
-		if a.cfg.CheckAddress != nil {
-			if err := a.cfg.CheckAddress(arg); err != nil {
-				return wire.ErrInvalidArgs.With("manager address %q: %v", arg, err)
-			}
+		if err := a.maySwitch(arg); err != nil {
+			return err
 		}
+		// After the answer has left: the link ends with it.
 		a.later(func() {
 			if err := a.switchManager(arg); err != nil {
 				a.log.Warn("cannot switch to another manager", keyErr, err)

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -28,6 +27,7 @@ var jobMachine = machine.Table[jobState]{
 		{From: jobAsking, To: jobEnded, Why: "systemd refused it, or gave no answer"},
 		{From: jobTaken, To: jobRunning, Why: "systemd's job runs"},
 		{From: jobTaken, To: jobEnded, Why: "JobRemoved"},
+		{From: jobRunning, To: jobTaken, Why: "systemd has merged another job into it"},
 		{From: jobRunning, To: jobEnded, Why: "JobRemoved"},
 	},
 }
@@ -137,10 +137,17 @@ func (a *Agent) reportRunning(j *job) {
 	}
 }
 
-func (a *Agent) jobRunning(id uint32) {
-	if shared := a.jobs.bySystemd[id]; shared != nil {
-		for _, j := range shared.jobs {
+func (a *Agent) jobStateChanged(id uint32, state string) {
+	shared := a.jobs.bySystemd[id]
+	if shared == nil {
+		return // of somebody else
+	}
+	for _, j := range shared.jobs {
+		switch {
+		case state == wire.JobRunning:
 			a.reportRunning(j)
+		case state == wire.JobWaiting && j.state.Is == jobRunning && a.moveJob(j, jobTaken, "systemd's job waits again"):
+			a.conn.link.JobState(j.id, wire.JobWaiting)
 		}
 	}
 }
@@ -209,55 +216,63 @@ func (a *Agent) resyncJobs() {
 	if len(a.jobs.bySystemd) == 0 {
 		return
 	}
-	session := a.conn.session
-	a.systemd.Jobs(a.cfg.CallTimeout, func(queued []uint32, err error) {
+	session, up := a.conn.session, a.ups
+	a.systemd.Jobs(a.cfg.CallTimeout, func(queued []QueuedJob, err error) {
 		a.later(func() {
-			if err != nil {
-				a.log.Warn("cannot list systemd's jobs after reconnecting", keyErr, err)
-				return
-			}
-			if a.current(session) == nil {
-				a.findEnded(session, queued)
+			switch {
+			case !a.same(session, up):
+			case err != nil:
+				a.again(err, a.resyncJobs)
+			default:
+				a.findEnded(queued)
 			}
 		})
 	})
 }
 
-func (a *Agent) findEnded(session Session, queued []uint32) {
-	for _, id := range slices.SortedFunc(maps.Keys(a.jobs.bySystemd), cmp.Compare) {
-		if slices.Contains(queued, id) {
+func (a *Agent) findEnded(queued []QueuedJob) {
+	states := make(map[uint32]string, len(queued))
+	for _, q := range queued {
+		states[q.ID] = q.State
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.jobs.bySystemd)) {
+		if state, ok := states[id]; ok {
+			a.jobStateChanged(id, state)
 			continue
 		}
-		first := a.jobs.bySystemd[id].jobs[0]
-		a.systemd.Units(first.req.Unit, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
-			a.later(func() {
-				if a.current(session) != nil {
-					return
-				}
-				active := ""
-				if err == nil && len(rows) == 1 {
-					active = rows[0].Active
-				}
-				a.jobRemoved(id, resultFromState(first.req.Verb, active))
-			})
-		})
+		a.judgeEnded(id, a.jobs.bySystemd[id].jobs[0].req)
 	}
 }
 
-// resultFromState judges a job whose end nobody saw by what the unit is like afterwards.
+// judgeEnded ends the jobs for which a job of systemd's stood whose end nobody saw.
+func (a *Agent) judgeEnded(id uint32, req JobRequest) {
+	session, up := a.conn.session, a.ups
+	a.systemd.Units(req.Unit, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
+		a.later(func() {
+			if !a.same(session, up) || errors.Is(err, wire.ErrDisconnected) {
+				return // looked up again when systemd is back
+			}
+			result := wire.ResultCanceled
+			if err == nil {
+				active := "inactive" // what is not loaded is not active and has not failed
+				if len(rows) > 0 {
+					active = rows[0].Active
+				}
+				result = resultFromState(req.Verb, active)
+			}
+			a.jobRemoved(id, result)
+		})
+	})
+}
+
+// resultFromState judges a job by what its unit is like afterwards.
 func resultFromState(verb wire.Verb, active string) string {
+	down := active == "inactive" || active == "failed"
 	switch {
-	case active == "":
+	case verb == wire.Stop && !down, verb != wire.Stop && active == "deactivating":
 		return wire.ResultCanceled
-	case verb == wire.Stop:
-		if active == "inactive" || active == "failed" {
-			return wire.ResultDone
-		}
-		return wire.ResultCanceled
-	case active == "failed":
+	case verb != wire.Stop && active == "failed":
 		return wire.ResultFailed
-	case active == "deactivating":
-		return wire.ResultCanceled
 	}
 	return wire.ResultDone
 }

@@ -15,9 +15,9 @@ func TestJobsFromAskingToTheEnd(t *testing.T) {
 		w.start(l.session, 7, wire.Start, "a.service")
 		w.expect("systemd< StartUnit a.service")
 		w.answer("StartUnit a.service", 70, nil)
-		w.a.SystemdJobRunning(70)
-		w.a.SystemdJobRunning(70)
-		w.a.SystemdJobRunning(99)
+		w.a.SystemdJobState(70, "running")
+		w.a.SystemdJobState(70, "running")
+		w.a.SystemdJobState(99, "running")
 		w.a.SystemdJobRemoved(99, "b.service", "done")
 		w.a.SystemdJobRemoved(70, "a.service", "failed")
 		w.a.SystemdJobRemoved(70, "a.service", "done")
@@ -30,7 +30,7 @@ func TestOneJobOfSystemdEndsAllThatWereMergedIntoIt(t *testing.T) {
 		l := w.online()
 		w.start(l.session, 1, wire.Start, "a.service")
 		w.answer("StartUnit a.service", 70, nil)
-		w.a.SystemdJobRunning(70)
+		w.a.SystemdJobState(70, "running")
 		w.start(l.session, 2, wire.Start, "a.service")
 		w.answer("StartUnit a.service", 70, nil)
 		w.a.SystemdJobRemoved(70, "a.service", "done")
@@ -112,13 +112,118 @@ func TestJobsAreLookedUpAgainAfterSystemdWasAway(t *testing.T) {
 		w.a.SystemdDown(errors.New("EOF"))
 		w.a.SystemdUp(map[string]wire.Value{})
 		w.expect("systemd< ListJobs")
-		w.answer("ListJobs", []uint32{71}, nil)
-		w.expect("systemd< units a.service", "systemd< units c.service")
+		w.answer("ListJobs", []QueuedJob{{71, "running"}, {99, "running"}}, nil)
+		w.expect("systemd< units a.service", "JobState 2 running", "systemd< units c.service")
 		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "active", "running"}}, nil)
 		w.answer("units c.service", []UnitRow{{"c.service", "c.service", "failed", "failed"}}, nil)
 		w.expect("JobDone 1 done", "JobDone 3 failed")
 		w.a.SystemdJobRemoved(71, "b.service", "done")
 		w.expect("JobDone 2 done")
+	})
+}
+
+func TestLookingUpJobsIsTriedAgain(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.start(l.session, 1, wire.Start, "a.service")
+		w.answer("StartUnit a.service", 70, nil)
+		w.start(l.session, 2, wire.Stop, "b.service")
+		w.answer("StopUnit b.service", 71, nil)
+		w.take()
+		w.a.SystemdUp(nil)
+		w.answer("ListJobs", nil, wire.ErrTimeout.With("slow"))
+		w.expect("systemd< ListJobs")
+		l.keepAlive(resyncPause)
+		w.answer("ListJobs", []QueuedJob{}, nil)
+		w.expect("systemd< ListJobs", "systemd< units a.service", "systemd< units b.service")
+		w.answer("units a.service", nil, wire.ErrDisconnected.With("lost again"))
+		w.answer("units b.service", nil, errors.New("no idea"))
+		w.expect("JobDone 2 canceled")
+		w.a.SystemdUp(nil)
+		w.answer("ListJobs", nil, wire.ErrDisconnected.With("lost again"))
+		l.keepAlive(time.Minute)
+		w.expect("systemd< ListJobs")
+		w.a.SystemdUp(nil)
+		w.answer("ListJobs", nil, nil)
+		w.answer("units a.service", nil, nil) // not loaded: it has come and gone
+		w.expect("systemd< ListJobs", "systemd< units a.service", "JobDone 1 done")
+	})
+}
+
+func TestARunningJobMayWaitAgain(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.start(l.session, 1, wire.Start, "a.service")
+		w.answer("StartUnit a.service", 70, nil)
+		for _, state := range []string{"running", "waiting", "waiting", "running"} {
+			w.a.SystemdJobState(70, state)
+		}
+		w.start(l.session, 2, wire.Restart, "a.service")
+		w.answer("RestartUnit a.service", 70, nil)
+		w.a.SystemdJobState(70, "waiting")
+		w.expect("systemd< StartUnit a.service", "answer 1 ok", "JobState 1 running", "JobState 1 waiting", "JobState 1 running",
+			"systemd< RestartUnit a.service", "JobState 2 running", "answer 2 ok", "JobState 1 waiting", "JobState 2 waiting")
+	})
+}
+
+func TestTablesAreBounded(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		for i := range uint32(MaxJobs) {
+			w.a.StartJob(l.session, JobRequest{ID: i + 1, Unit: "a.service"}, func(error) {})
+		}
+		for range MaxCalls {
+			w.a.Call(l.session, "ListUnits", wire.Raw{}, func(wire.Raw, error) {})
+		}
+		w.take()
+		w.start(l.session, MaxJobs+1, wire.Start, "a.service")
+		w.a.Call(l.session, "ListUnits", wire.Raw{}, func(_ wire.Raw, err error) { w.note("call %s", kind(err)) })
+		w.expect("answer 8193 LimitsExceeded", "call LimitsExceeded")
+		l.keepAlive(plain.CallTimeout) // all of them get no answer, so there is room again
+		w.take()
+		w.start(l.session, MaxJobs+1, wire.Start, "a.service")
+		w.a.Call(l.session, "ListUnits", wire.Raw{}, func(_ wire.Raw, err error) { w.note("call %s", kind(err)) })
+		w.expect("systemd< StartUnit a.service", "systemd< ListUnits")
+	})
+}
+
+func TestTheAgentProtectsItsOwnUnit(t *testing.T) {
+	one := str(wire.AgentUnit).Data
+	file := str("/usr/lib/systemd/system/" + wire.AgentUnit).Data
+	list := append([]byte{byte(len(file)), 0, 0, 0}, file...)
+	list = append(list, make([]byte, 16)...)
+	tests := map[string][]byte{
+		"KillUnit": one, "FreezeUnit": one, "MaskUnitFiles": list, "DisableUnitFiles": list, "PresetUnitFiles": list,
+		"ThawUnit": nil, "ResetFailedUnit": nil, "EnableUnitFiles": nil, "UnmaskUnitFiles": nil, "GetUnitProcesses": nil,
+	}
+	in(t, plain, func(w *world) {
+		l := w.online()
+		for name, refused := range tests {
+			method, _ := wire.NodeMethodByName(name)
+			args := wire.Raw{Sig: method.In, Data: one}
+			if method.In[0] == 'a' {
+				args.Data = list
+			}
+			w.a.Call(l.session, name, args, func(_ wire.Raw, err error) { w.note("%s %s", name, kind(err)) })
+			if refused != nil {
+				w.expect(name + " AccessDenied")
+			} else {
+				w.expect("systemd< " + name)
+			}
+		}
+	})
+}
+
+func TestSwitchManagerByTheManager(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		to := func(address string) {
+			w.a.Call(l.session, "SwitchManager", wire.Raw{Sig: "s", Data: str(address).Data}, func(_ wire.Raw, err error) { w.note("answer %s", kind(err)) })
+		}
+		to("tcp:host=a,port=1")
+		w.expect("answer Failed")
+		to("tcp:host=b,port=1") // the answer leaves before the link is closed
+		w.expect("answer ok", "address tcp:host=b,port=1", "close", "dial tcp:host=b,port=1", "status offline")
 	})
 }
 
@@ -128,7 +233,7 @@ func TestResultFromState(t *testing.T) {
 		active, want string
 	}{
 		{wire.Start, "active", "done"}, {wire.Start, "inactive", "done"}, {wire.Start, "failed", "failed"},
-		{wire.Start, "deactivating", "canceled"}, {wire.Start, "", "canceled"}, {wire.Restart, "activating", "done"},
+		{wire.Start, "deactivating", "canceled"}, {wire.Restart, "activating", "done"},
 		{wire.Stop, "inactive", "done"}, {wire.Stop, "failed", "done"}, {wire.Stop, "active", "canceled"},
 	}
 	for _, tt := range tests {

@@ -23,14 +23,20 @@ type Systemd interface {
 	CancelJob(job uint32, timeout time.Duration, done func(error))
 	// Call carries out a query or change of wire.NodeMethods, answer unopened.
 	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
-	// Jobs lists the ids of all jobs in systemd's queue.
-	Jobs(timeout time.Duration, done func([]uint32, error))
+	// Jobs lists all jobs in systemd's queue.
+	Jobs(timeout time.Duration, done func([]QueuedJob, error))
 	// Units tells the present state of the loaded units that a name or glob matches. For a
 	// name that is an alias the row's ID is the primary name.
 	Units(pattern string, timeout time.Duration, done func([]UnitRow, error))
 	// Watch says which units' signals are wanted from now on; nil is none. wanted is called
 	// from any goroutine.
 	Watch(wanted func(unit string) bool)
+}
+
+// QueuedJob is a job in systemd's queue.
+type QueuedJob struct {
+	ID    uint32
+	State string // wire.JobWaiting or wire.JobRunning
 }
 
 // UnitRow is the present state of one unit, asked for by the name or glob Asked.

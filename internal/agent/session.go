@@ -69,7 +69,7 @@ type connection struct {
 	settled *loop.Timer
 	calls   int // under way in systemd
 
-	complaint complaint
+	complaints map[string]complaint // by address
 }
 
 // settleTime is how long a session must live for the back-off to begin anew: a manager that
@@ -89,6 +89,7 @@ func (a *Agent) move(to sessionState, why string) {
 }
 
 func (a *Agent) systemdUp(facts map[string]wire.Value) {
+	a.ups++
 	first := a.facts == nil
 	a.facts = maps.Clone(facts)
 	if a.facts == nil {
@@ -103,6 +104,27 @@ func (a *Agent) systemdUp(facts map[string]wire.Value) {
 	a.resyncUnits()
 }
 
+// resyncPause is the delay before systemd is asked again what has become of things.
+const resyncPause = time.Second
+
+// again repeats what could not be found out after systemd came back. If the connection has
+// been lost again, SystemdUp will come anew.
+func (a *Agent) again(err error, what func()) {
+	if errors.Is(err, wire.ErrDisconnected) {
+		return
+	}
+	a.log.Warn("cannot find out what systemd did meanwhile, trying again", keyErr, err)
+	session, up := a.conn.session, a.ups
+	a.loop.After(resyncPause, func() {
+		if a.same(session, up) {
+			what()
+		}
+	})
+}
+
+// same reports whether both the session and the connection to systemd are still those.
+func (a *Agent) same(session Session, up int) bool { return a.current(session) == nil && a.ups == up }
+
 // dial tries the present address.
 func (a *Agent) dial(why string) {
 	c := &a.conn
@@ -115,7 +137,9 @@ func (a *Agent) dial(why string) {
 		return
 	}
 	c.cancel = a.dialer.Dial(c.presentAddress(), func(link ManagerLink, err error) {
-		a.loop.Defer(func() { a.dialed(try, link, err) })
+		if !a.loop.Defer(func() { a.dialed(try, link, err) }) && err == nil {
+			link.Close("agent is shutting down")
+		}
 	})
 }
 
@@ -159,12 +183,23 @@ func (a *Agent) registered(session Session, w Welcome, err error) {
 	}
 	a.move(sessionOnline, "registered")
 	a.lastSeen, a.disconnectedAt = time.Now(), time.Time{}
-	c.complaint = complaint{}
+	c.complaints = nil
 	a.jobs, a.watched = newJobs(), newWatched()
 	a.log.Info("connected to the manager", keyAddress, c.presentAddress(), keySession, session, "node", a.cfg.Node)
+	a.applyLogLevel(w.LogLevel)
 	a.startPulse(w)
 	c.settled = a.loop.After(settleTime, func() { c.failures = 0 })
 	a.events.StatusChanged(a.info())
+}
+
+// applyLogLevel sets the level that the manager wants its agents to have.
+func (a *Agent) applyLogLevel(level string) {
+	if level == "" || a.cfg.SetLogLevel == nil {
+		return
+	}
+	if err := a.cfg.SetLogLevel(level); err != nil {
+		a.log.Warn("cannot set the log level that the manager wants", "level", level, keyErr, err)
+	}
 }
 
 // failed goes on to the next address, or waits where all were tried.
@@ -250,7 +285,7 @@ func (a *Agent) hangUp(reason string) {
 func (a *Agent) redial(why string) {
 	wasOnline := a.conn.state.Is == sessionOnline
 	a.hangUp(why)
-	a.conn.at, a.conn.failures, a.conn.complaint = 0, 0, complaint{}
+	a.conn.at, a.conn.failures, a.conn.complaints = 0, 0, nil
 	if a.conn.state.Is == sessionIdle {
 		return // dialling begins once systemd was reached
 	}
@@ -260,7 +295,8 @@ func (a *Agent) redial(why string) {
 	}
 }
 
-func (a *Agent) switchManager(address string) error {
+// maySwitch refuses what is no address, and the one that is in use.
+func (a *Agent) maySwitch(address string) error {
 	if a.cfg.CheckAddress != nil {
 		if err := a.cfg.CheckAddress(address); err != nil {
 			return wire.ErrInvalidArgs.With("manager address %q: %v", address, err)
@@ -268,6 +304,13 @@ func (a *Agent) switchManager(address string) error {
 	}
 	if len(a.conn.addresses) == 1 && a.conn.addresses[0] == address {
 		return wire.ErrFailed.With("%s is the manager's address already", address)
+	}
+	return nil
+}
+
+func (a *Agent) switchManager(address string) error {
+	if err := a.maySwitch(address); err != nil {
+		return err
 	}
 	a.log.Info("switching to another manager", keyAddress, address)
 	a.conn.addresses, a.conn.at = []string{address}, 0
@@ -278,10 +321,11 @@ func (a *Agent) switchManager(address string) error {
 }
 
 func (a *Agent) reconfigure(cfg Config) {
-	before, old := a.conn.addresses, a.cfg
+	before, at, old := a.conn.addresses, a.conn.at, a.cfg
 	a.configure(cfg)
 	if slices.Equal(old.Addresses, cfg.Addresses) {
-		a.conn.addresses = before // SwitchManager holds until the addresses are configured anew
+		// SwitchManager holds until the addresses are configured anew.
+		a.conn.addresses, a.conn.at = before, at
 	}
 	if !slices.Equal(before, a.conn.addresses) {
 		a.events.ManagerAddressChanged(a.info())
@@ -291,7 +335,8 @@ func (a *Agent) reconfigure(cfg Config) {
 	}
 }
 
-// complaint remembers what was logged last, so that each reason is logged once.
+// complaint remembers what was logged last of one address, so that each reason is logged
+// once.
 type complaint struct {
 	text  string
 	times int
@@ -300,18 +345,22 @@ type complaint struct {
 // complain logs why a try failed: each reason when it first appears, then a reminder when
 // it has come QuietAfter times, then nothing until it changes.
 func (a *Agent) complain(err error) {
-	c := &a.conn.complaint
-	text := a.conn.presentAddress() + err.Error()
+	address, text := a.conn.presentAddress(), err.Error()
+	c := a.conn.complaints[address]
 	if c.text != text {
-		*c = complaint{text: text}
+		c = complaint{text: text}
 	}
 	c.times++
+	if a.conn.complaints == nil {
+		a.conn.complaints = make(map[string]complaint)
+	}
+	a.conn.complaints[address] = c
 	switch {
 	case c.times == 1:
-		a.log.Warn("cannot reach the manager", keyAddress, a.conn.presentAddress(), keyErr, err)
+		a.log.Warn("cannot reach the manager", keyAddress, address, keyErr, err)
 	case c.times == a.cfg.QuietAfter:
 		a.log.Warn("still cannot reach the manager; the same reason is not logged again",
-			keyAddress, a.conn.presentAddress(), "tries", c.times, keyErr, err)
+			keyAddress, address, "tries", c.times, keyErr, err)
 	}
 }
 

@@ -50,8 +50,8 @@ func TestBackoffGrowsAndAddressesTakeTurns(t *testing.T) {
 				break
 			}
 		}
-		if n := strings.Count(w.logs.String(), "reach the manager"); n != 20 {
-			// Two addresses whose reasons alternate are each a change of reason.
+		// Once and one reminder for each address, though their reasons take turns.
+		if n := strings.Count(w.logs.String(), "reach the manager"); n != 4 {
 			t.Errorf("logged %d lines", n)
 		}
 	})
@@ -197,6 +197,56 @@ func TestShutdownInEveryState(t *testing.T) {
 			}) // in waits for the end, in fake time: a core that does not end is a deadlock
 		})
 	}
+}
+
+func TestFewerAddressesWhileTheLastIsTried(t *testing.T) {
+	cfg := plain
+	cfg.Addresses = []string{"tcp:host=a,port=1", "tcp:host=b,port=1"}
+	in(t, cfg, func(w *world) {
+		w.a.SystemdUp(nil)
+		w.dialed(nil, errors.New("refused"))
+		w.expect("dial tcp:host=a,port=1", "dial tcp:host=b,port=1")
+		cfg.Addresses = []string{"tcp:host=c,port=1"}
+		w.a.Reconfigure(cfg)
+		w.expect("address tcp:host=c,port=1", "cancel dial", "dial tcp:host=c,port=1")
+		w.a.SwitchManager("tcp:host=d,port=1", func(error) {})
+		w.take()
+		cfg.HeartbeatInterval++
+		w.a.Reconfigure(cfg) // the same addresses: SwitchManager holds
+		w.expect()
+	})
+}
+
+func TestLogLevelOfTheManager(t *testing.T) {
+	cfg := plain
+	var level string
+	cfg.SetLogLevel = func(l string) error { level = l; return errors.New("unknown") }
+	in(t, cfg, func(w *world) {
+		w.a.SystemdUp(nil)
+		l := w.newLink()
+		w.dialed(l, nil)
+		l.register(Welcome{ManagerSession: 1, LogLevel: "debug"}, nil)
+		w.expect("dial tcp:host=a,port=1", "register node1", "status online")
+		if level != "debug" {
+			t.Errorf("level is %q", level)
+		}
+	})
+}
+
+func TestLinkThatIsMadeAfterTheEndIsClosed(t *testing.T) {
+	var late func(ManagerLink, error)
+	var l *link
+	in(t, plain, func(w *world) {
+		w.a.SystemdUp(nil)
+		w.take()
+		late, l = w.dials[0], w.newLink()
+		w.a.loop.Defer(w.a.shutDown)
+		<-w.a.loop.Done()
+		late(l, nil)
+		if got := w.take(); len(got) != 2 || got[1] != "close" {
+			t.Errorf("history is %q", got)
+		}
+	})
 }
 
 func TestReconfigure(t *testing.T) {

@@ -24,9 +24,11 @@ const reasonReal = "real"
 type watched struct {
 	exact map[string]*subscription
 	globs map[string]*subscription
-	units map[string]*watchedUnit
-	dirty []*watchedUnit // with properties that wait, in order of their first change
-	flush *loop.Timer
+	// primaries counts the live exact names by the unit that they mean.
+	primaries map[string]int
+	units     map[string]*watchedUnit
+	dirty     []*watchedUnit // with properties that wait, in order of their first change
+	flush     *loop.Timer
 }
 
 type subscription struct {
@@ -34,6 +36,7 @@ type subscription struct {
 	glob    unit.Glob
 	live    bool   // the manager has the present state, so events may follow
 	primary string // what an exact name means at present, "" for nothing
+	next    string // what it seems to mean from now on
 }
 
 type watchedUnit struct {
@@ -45,18 +48,13 @@ type watchedUnit struct {
 func newWatched() watched {
 	return watched{
 		exact: make(map[string]*subscription), globs: make(map[string]*subscription),
-		units: make(map[string]*watchedUnit),
+		primaries: make(map[string]int), units: make(map[string]*watchedUnit),
 	}
 }
 
 func (w *watched) live(name string) bool {
-	if s := w.exact[name]; s != nil && s.live {
+	if s := w.exact[name]; s != nil && s.live || w.primaries[name] > 0 {
 		return true
-	}
-	for _, s := range w.exact {
-		if s.live && s.primary == name {
-			return true
-		}
 	}
 	for _, s := range w.globs {
 		if s.live && s.glob.Match(name) {
@@ -76,9 +74,7 @@ func (w *watched) filter() func(string) bool {
 	names := make(map[string]bool, len(w.exact))
 	for text, s := range w.exact {
 		names[text] = true
-		if s.primary != "" {
-			names[s.primary] = true
-		}
+		names[s.primary], names[s.next] = true, true
 	}
 	var globs []unit.Glob
 	for _, s := range w.globs {
@@ -89,65 +85,142 @@ func (w *watched) filter() func(string) bool {
 	}
 }
 
+// mean notes which unit an exact name means, "" for none.
+func (w *watched) mean(s *subscription, primary string) {
+	if w.primaries[s.primary]--; w.primaries[s.primary] <= 0 {
+		delete(w.primaries, s.primary)
+	}
+	s.primary = primary
+	if primary != "" {
+		w.primaries[primary]++
+	}
+}
+
 func (a *Agent) subscribe(session Session, pattern string, reply func([]UnitRow, error)) {
 	if err := a.current(session); err != nil {
 		reply(nil, err)
 		return
 	}
-	s, table, err := a.watched.add(pattern)
+	s, err := a.watched.add(pattern)
 	if err != nil {
 		reply(nil, err)
 		return
 	}
-	a.systemd.Watch(a.watched.filter())
-	a.systemd.Units(pattern, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
+	a.watchSoon(func() { a.askPresent(session, s, reply) })
+}
+
+// watchSoon tells systemd which signals are wanted, once for many changes, and then does
+// what must not be done before.
+func (a *Agent) watchSoon(then func()) {
+	a.watching = append(a.watching, then)
+	if len(a.watching) == 1 {
+		a.loop.Defer(a.watchNow)
+	}
+}
+
+func (a *Agent) watchNow() {
+	todo := a.watching
+	a.watching = nil
+	if !a.over {
+		a.watched.sweep()
+		a.systemd.Watch(a.watched.filter())
+	}
+	for _, then := range todo {
+		then()
+	}
+}
+
+// askPresent asks for the state with which a subscription begins.
+func (a *Agent) askPresent(session Session, s *subscription, reply func([]UnitRow, error)) {
+	over := func() bool {
+		ended := a.over || a.current(session) != nil || !a.watched.has(s)
+		if ended {
+			reply(nil, wire.ErrDisconnected.With("this subscription has ended"))
+		}
+		return ended
+	}
+	if over() {
+		return
+	}
+	a.systemd.Units(s.text, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
 		a.loop.Defer(func() {
-			if a.over || a.current(session) != nil || table[pattern] != s {
-				reply(nil, wire.ErrDisconnected.With("this subscription has ended"))
-				return
-			}
-			if err != nil {
-				a.unsubscribe(session, pattern)
+			switch {
+			case over():
+			case err != nil:
+				if !s.live {
+					a.unsubscribe(session, s.text)
+				}
 				reply(nil, err)
-				return
+			case a.watched.misses(s, rows):
+				a.watchSoon(func() { a.askPresent(session, s, reply) })
+			default:
+				a.goLive(s, rows)
+				reply(rows, nil)
 			}
-			a.goLive(s, rows)
-			reply(rows, nil)
 		})
 	})
 }
 
-func (w *watched) add(pattern string) (*subscription, map[string]*subscription, error) {
-	s, table := &subscription{text: pattern}, w.exact
-	var err error
+// misses reports whether a name leads to a unit whose signals were not wanted when systemd
+// was asked. Some may have been missed, so it must be asked once more.
+func (w *watched) misses(s *subscription, rows []UnitRow) bool {
+	if w.exact[s.text] != s || len(rows) == 0 {
+		return false
+	}
+	id := rows[0].ID
+	if id == s.text || id == s.primary || id == s.next {
+		return false
+	}
+	s.next = id
+	return true
+}
+
+func (w *watched) add(pattern string) (*subscription, error) {
+	table := w.exact
 	if unit.HasGlob(pattern) {
 		table = w.globs
+	}
+	if s := table[pattern]; s != nil {
+		return s, nil // asked for again: what is live stays so
+	}
+	s := &subscription{text: pattern}
+	var err error
+	if unit.HasGlob(pattern) {
 		s.glob, err = unit.CompileGlob(pattern)
 	} else {
 		err = unit.CheckInstance(pattern)
 	}
 	if err != nil {
-		return nil, nil, wire.ErrInvalidArgs.With("%v", err)
+		return nil, wire.ErrInvalidArgs.With("%v", err)
 	}
-	if len(w.exact)+len(w.globs) >= MaxPatterns && table[pattern] == nil {
-		return nil, nil, wire.ErrLimitsExceeded.With("this session has %d subscriptions already", MaxPatterns)
+	if len(w.exact)+len(w.globs) >= MaxPatterns {
+		return nil, wire.ErrLimitsExceeded.With("this session has %d subscriptions already", MaxPatterns)
 	}
 	table[pattern] = s
-	return s, table, nil
+	return s, nil
 }
 
+// goLive begins the events of a subscription. What its present state tells of units that
+// other subscriptions watch is news to those: systemd's signal of it may still be to come,
+// and would then be nothing new.
 func (a *Agent) goLive(s *subscription, rows []UnitRow) {
+	w := &a.watched
 	s.live = true
 	for _, row := range rows {
-		if a.watched.exact[s.text] == s {
-			s.primary = row.ID
+		if w.exact[s.text] == s {
+			w.mean(s, row.ID)
 		}
-		w := a.watched.unit(row.ID)
-		w.active, w.sub = row.Active, row.Sub
+		a.present(row)
 	}
-	if s.primary != "" && s.primary != s.text {
-		a.systemd.Watch(a.watched.filter())
+}
+
+// present takes the state of a unit that systemd was asked for.
+func (a *Agent) present(row UnitRow) {
+	if u := a.watched.units[row.ID]; u != nil {
+		a.setState(u, row.Active, row.Sub)
+		return
 	}
+	a.watched.units[row.ID] = &watchedUnit{name: row.ID, active: row.Active, sub: row.Sub}
 }
 
 func (w *watched) unit(name string) *watchedUnit {
@@ -164,11 +237,18 @@ func (a *Agent) unsubscribe(session Session, pattern string) {
 		return
 	}
 	w := &a.watched
+	if s := w.exact[pattern]; s != nil {
+		w.mean(s, "")
+	}
 	delete(w.exact, pattern)
 	delete(w.globs, pattern)
+	a.watchSoon(func() {})
+}
+
+// sweep forgets the units that no subscription wants any more.
+func (w *watched) sweep() {
 	maps.DeleteFunc(w.units, func(name string, _ *watchedUnit) bool { return !w.live(name) })
 	w.dirty = slices.DeleteFunc(w.dirty, func(u *watchedUnit) bool { return w.units[u.name] != u })
-	a.systemd.Watch(w.filter())
 }
 
 // endWatched forgets everything with the session.
@@ -230,6 +310,10 @@ func (a *Agent) noteState(u *watchedUnit, changed map[string]wire.Value) {
 	if s, ok := changed["SubState"].AsString(); ok {
 		sub = s
 	}
+	a.setState(u, active, sub)
+}
+
+func (a *Agent) setState(u *watchedUnit, active, sub string) {
 	if active == u.active && sub == u.sub {
 		return
 	}
@@ -239,101 +323,25 @@ func (a *Agent) noteState(u *watchedUnit, changed map[string]wire.Value) {
 }
 
 func (a *Agent) flushUnit(u *watchedUnit) {
+	if u.pending == nil {
+		return
+	}
+	a.sendPending(u)
+	a.watched.dirty = slices.DeleteFunc(a.watched.dirty, func(o *watchedUnit) bool { return o == u })
+}
+
+func (a *Agent) flushAll() {
+	dirty := a.watched.dirty
+	a.watched.dirty = nil
+	for _, u := range dirty {
+		a.sendPending(u)
+	}
+}
+
+func (a *Agent) sendPending(u *watchedUnit) {
 	pending := u.pending
 	u.pending = nil
 	for _, iface := range slices.Sorted(maps.Keys(pending)) {
 		a.conn.link.UnitPropertiesChanged(u.name, iface, pending[iface])
 	}
-	a.watched.dirty = slices.DeleteFunc(a.watched.dirty, func(o *watchedUnit) bool { return o == u })
-}
-
-func (a *Agent) flushAll() {
-	for len(a.watched.dirty) > 0 {
-		a.flushUnit(a.watched.dirty[0])
-	}
-}
-
-// resyncUnits finds out what changed while systemd was not reachable.
-func (a *Agent) resyncUnits() {
-	session := a.conn.session
-	for _, table := range []map[string]*subscription{a.watched.exact, a.watched.globs} {
-		for _, text := range slices.Sorted(maps.Keys(table)) {
-			s := table[text]
-			if !s.live {
-				continue
-			}
-			a.systemd.Units(text, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
-				a.later(func() {
-					if a.current(session) == nil && table[text] == s && err == nil {
-						a.tellDifference(s, rows)
-					}
-				})
-			})
-		}
-	}
-	a.resolveNames()
-}
-
-func (a *Agent) tellDifference(s *subscription, rows []UnitRow) {
-	present := make(map[string]bool, len(rows))
-	for _, row := range rows {
-		present[row.ID] = true
-		u, known := a.watched.units[row.ID]
-		if !known {
-			u = a.watched.unit(row.ID)
-			a.conn.link.UnitNew(row.ID, reasonReal)
-		}
-		if u.active != row.Active || u.sub != row.Sub {
-			u.active, u.sub = row.Active, row.Sub
-			a.conn.link.UnitStateChanged(row.ID, row.Active, row.Sub, reasonReal)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.watched.units)) {
-		matches := s.primary == name || s.text == name
-		if a.watched.globs[s.text] == s {
-			matches = s.glob.Match(name)
-		}
-		if matches && !present[name] {
-			a.unitRemoved(name)
-		}
-	}
-}
-
-// resolveNames finds out whether subscribed names mean other units than before.
-func (a *Agent) resolveNames() {
-	session := a.conn.session
-	for _, name := range slices.Sorted(maps.Keys(a.watched.exact)) {
-		s := a.watched.exact[name]
-		if !s.live {
-			continue
-		}
-		a.systemd.Units(name, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
-			a.later(func() {
-				if a.current(session) == nil && a.watched.exact[name] == s && err == nil {
-					a.noteMeaning(s, rows)
-				}
-			})
-		})
-	}
-}
-
-func (a *Agent) noteMeaning(s *subscription, rows []UnitRow) {
-	row := UnitRow{Asked: s.text}
-	if len(rows) > 0 {
-		row = rows[0]
-	}
-	// A name that is not loaded still means itself.
-	if s.primary == row.ID || row.ID == "" && (s.primary == s.text || s.primary == "") {
-		return
-	}
-	if before := a.watched.units[s.primary]; before != nil {
-		a.flushUnit(before) // what is known of it still goes out under the old meaning
-	}
-	s.primary = row.ID
-	if row.ID != "" {
-		u := a.watched.unit(row.ID)
-		u.active, u.sub = row.Active, row.Sub
-	}
-	a.systemd.Watch(a.watched.filter())
-	a.conn.link.UnitAlias(row)
 }

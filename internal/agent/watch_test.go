@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,14 +75,17 @@ func TestSystemdIsToldWhatIsWanted(t *testing.T) {
 		}
 		w.subscribe("web-*")
 		w.subscribe("alias.service")
+		w.answer("units alias.service", []UnitRow{{"alias.service", "real.service", "activating", "start"}}, nil)
+		// Signals of real.service were not wanted before, so the answer may be old already.
+		w.expect("systemd< units web-*", "systemd< units alias.service", "systemd< units alias.service")
 		w.answer("units alias.service", []UnitRow{{"alias.service", "real.service", "active", "running"}}, nil)
+		w.expect("subscribed alias.service 1 ok")
 		wants := *w.wanted.Load()
 		for name, want := range map[string]bool{"web-1.service": true, "alias.service": true, "real.service": true, "db.service": false} {
 			if wants(name) != want {
 				t.Errorf("%s: %v", name, !want)
 			}
 		}
-		w.take()
 		w.changed("real.service", "ActiveState", "inactive", "SubState", "dead")
 		w.expect("UnitState real.service inactive dead real")
 		w.a.Unsubscribe(w.link.session, "alias.service")
@@ -101,8 +105,9 @@ func TestNamesAreResolvedAgainAfterReload(t *testing.T) {
 		w.a.SystemdUnitRemoved("a.service")
 		w.take()
 		w.a.SystemdReloaded()
+		w.answer("units a.service", []UnitRow{{"a.service", "b.service", "activating", "start"}}, nil)
 		w.answer("units a.service", []UnitRow{{"a.service", "b.service", "active", "exited"}}, nil)
-		w.expect("systemd< units a.service", "UnitAlias a.service b.service active exited")
+		w.expect("systemd< units a.service", "systemd< units a.service", "UnitAlias a.service b.service active exited")
 		w.changed("b.service", "ActiveState", "failed", "SubState", "failed")
 		w.expect("UnitState b.service failed failed real")
 		w.a.SystemdReloaded()
@@ -121,8 +126,76 @@ func TestUnitsAreComparedAfterSystemdWasAway(t *testing.T) {
 		w.a.SystemdDown(errors.New("EOF"))
 		w.a.SystemdUp(map[string]wire.Value{})
 		w.answer("units *.service", []UnitRow{{"b.service", "b.service", "failed", "failed"}, {"c.service", "c.service", "active", "exited"}}, nil)
-		w.expect("systemd< units *.service", "UnitState b.service failed failed real",
-			"UnitNew c.service real", "UnitState c.service active exited real", "UnitRemoved a.service real")
+		w.expect("systemd< units *.service", "UnitRemoved a.service real", "UnitState b.service failed failed real",
+			"UnitNew c.service real", "UnitState c.service active exited real")
+	})
+}
+
+func TestSubscribingAgainLosesNothing(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("a.service")
+		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "active", "running"}}, nil)
+		w.subscribe("a.service")
+		w.take()
+		w.changed("a.service", "ActiveState", "failed", "SubState", "failed")
+		w.expect("UnitState a.service failed failed real")
+		w.answer("units a.service", nil, wire.ErrTimeout.With("slow"))
+		w.changed("a.service", "ActiveState", "active", "SubState", "running")
+		w.expect("subscribed a.service 0 Timeout", "UnitProperties a.service Unit ActiveState=failed SubState=failed",
+			"UnitState a.service active running real")
+	})
+}
+
+// The answer to a second subscription may know of a change before systemd's signal of it
+// comes. Those who subscribed first must hear of it too.
+func TestStateThatAnAnswerTellsIsNewsForOthers(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("*.service")
+		w.answer("units *.service", []UnitRow{{"a.service", "a.service", "active", "running"}}, nil)
+		w.subscribe("a.service")
+		w.take()
+		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "failed", "failed"}}, nil)
+		w.changed("a.service", "ActiveState", "failed", "SubState", "failed")
+		w.expect("UnitState a.service failed failed real", "subscribed a.service 1 ok")
+	})
+}
+
+func TestNamesAfterSystemdWasAway(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		for _, name := range []string{"a.service", "b.service", "c.service"} {
+			w.subscribe(name)
+			w.answer("units "+name, []UnitRow{{name, name, "active", "running"}}, nil)
+		}
+		w.take()
+		w.a.SystemdUp(nil)
+		w.expect("systemd< units a.service") // one request at a time
+		w.answer("units a.service", []UnitRow{{"a.service", "real.service", "active", "running"}}, nil)
+		w.expect("systemd< units a.service") // once more: its signals were not wanted
+		w.answer("units a.service", []UnitRow{{"a.service", "real.service", "active", "running"}}, nil)
+		w.expect("UnitRemoved a.service real", "UnitAlias a.service real.service active running", "systemd< units b.service")
+		w.answer("units b.service", nil, wire.ErrTimeout.With("slow"))
+		time.Sleep(resyncPause)
+		w.a.Unsubscribe(w.link.session, "c.service")
+		w.answer("units b.service", nil, nil)
+		w.expect("systemd< units b.service", "UnitRemoved b.service real")
+		w.changed("real.service", "ActiveState", "failed", "SubState", "failed")
+		w.expect("UnitState real.service failed failed real")
+	})
+}
+
+func TestSubscriptionsAreBounded(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		for i := range MaxPatterns {
+			w.a.Subscribe(w.link.session, fmt.Sprintf("u%d.service", i), func([]UnitRow, error) {})
+		}
+		w.take()
+		w.subscribe("one-more.service")
+		w.subscribe("u7.service")
+		w.expect("subscribed one-more.service 0 LimitsExceeded", "systemd< units u7.service")
 	})
 }
 

@@ -135,8 +135,8 @@ func (w *world) Call(method string, args wire.Raw, limit time.Duration, done fun
 	w.ask(method, limit, func(v any, err error) { body, _ := v.(wire.Raw); done(body, err) })
 }
 
-func (w *world) Jobs(limit time.Duration, done func([]uint32, error)) {
-	w.ask("ListJobs", limit, func(v any, err error) { ids, _ := v.([]uint32); done(ids, err) })
+func (w *world) Jobs(limit time.Duration, done func([]QueuedJob, error)) {
+	w.ask("ListJobs", limit, func(v any, err error) { jobs, _ := v.([]QueuedJob); done(jobs, err) })
 }
 
 func (w *world) Units(pattern string, limit time.Duration, done func([]UnitRow, error)) {

@@ -64,7 +64,7 @@ func (s *Systemd) CancelJob(job uint32, timeout time.Duration, done func(error))
 }
 
 // Jobs lists systemd's queue.
-func (s *Systemd) Jobs(timeout time.Duration, done func([]uint32, error)) {
+func (s *Systemd) Jobs(timeout time.Duration, done func([]agent.QueuedJob, error)) {
 	s.send(func(c *connection) peer.Call { return c.manager("ListJobs", wire.Raw{}) }, timeout, func(m *peer.Message, err error) {
 		var rows []struct {
 			ID                uint32
@@ -74,11 +74,11 @@ func (s *Systemd) Jobs(timeout time.Duration, done func([]uint32, error)) {
 		if err == nil {
 			err = peer.Decode(m.Body, &rows)
 		}
-		var ids []uint32
+		queued := make([]agent.QueuedJob, 0, len(rows))
 		for _, r := range rows {
-			ids = append(ids, r.ID)
+			queued = append(queued, agent.QueuedJob{ID: r.ID, State: r.State})
 		}
-		done(ids, err)
+		done(queued, err)
 	})
 }
 

@@ -89,7 +89,9 @@ func newRecorder() *recorder {
 
 func (r *recorder) SystemdUp(facts map[string]wire.Value) { r.up <- facts }
 func (r *recorder) SystemdDown(err error)                 { r.down <- err }
-func (r *recorder) SystemdJobRunning(job uint32)          { r.events <- fmt.Sprintf("running %d", job) }
+func (r *recorder) SystemdJobState(job uint32, state string) {
+	r.events <- fmt.Sprintf("%s %d", state, job)
+}
 func (r *recorder) SystemdJobRemoved(job uint32, unit, result string) {
 	r.events <- fmt.Sprintf("removed %d %s %s", job, unit, result)
 }
@@ -187,6 +189,15 @@ func (s *Systemd) job(verb wire.Verb, name, mode string) jobAnswer {
 	return <-answer
 }
 
+func (s *Systemd) expectJobs(t *testing.T, want ...agent.QueuedJob) {
+	t.Helper()
+	answer := make(chan []agent.QueuedJob, 1)
+	s.Jobs(20*time.Second, func(got []agent.QueuedJob, err error) { answer <- got })
+	if got := <-answer; !slices.Equal(got, want) {
+		t.Errorf("queued jobs are %v, want %v", got, want)
+	}
+}
+
 func (s *Systemd) ask(method string, args ...any) (wire.Raw, error) {
 	type result struct {
 		body wire.Raw
@@ -250,11 +261,7 @@ func TestJobsOverBothRoads(t *testing.T) {
 			if merged := s.job(wire.Start, "slow.service", "replace"); merged.id != slow.id {
 				t.Errorf("a second start is job %d, not %d", merged.id, slow.id)
 			}
-			ids := make(chan []uint32, 1)
-			s.Jobs(time.Second, func(got []uint32, err error) { ids <- got })
-			if got := <-ids; !slices.Equal(got, []uint32{slow.id}) {
-				t.Errorf("jobs are %v, want [%d]", got, slow.id)
-			}
+			s.expectJobs(t, agent.QueuedJob{ID: slow.id, State: "running"})
 			failed := make(chan error, 1)
 			s.CancelJob(slow.id, time.Second, func(err error) { failed <- err })
 			if err := <-failed; err != nil {
@@ -275,11 +282,7 @@ func TestReexecIsSurvivedWithJobsUnderWay(t *testing.T) {
 	if len(r.down) != 1 {
 		t.Errorf("told %d times that systemd is away", len(r.down))
 	}
-	ids := make(chan []uint32, 1)
-	s.Jobs(time.Second, func(got []uint32, err error) { ids <- got })
-	if got := <-ids; !slices.Equal(got, []uint32{slow.id}) {
-		t.Errorf("after re-execution the jobs are %v, want [%d]", got, slow.id)
-	}
+	s.expectJobs(t, agent.QueuedJob{ID: slow.id, State: "running"})
 	run(t, n, "systemctl", "stop", "slow.service")
 	r.until(t, fmt.Sprintf("removed %d slow.service canceled", slow.id))
 }

@@ -112,7 +112,7 @@ func (s *Systemd) jobChanged(m *peer.Message) {
 	if peer.Decode(m.Body, &iface, &changed, &invalidated) != nil || iface != wire.SystemdJobInterface {
 		return
 	}
-	if state, ok := changed["State"].AsString(); ok && state == wire.JobRunning {
-		s.core.SystemdJobRunning(job)
+	if state, ok := changed["State"].AsString(); ok {
+		s.core.SystemdJobState(job, state)
 	}
 }

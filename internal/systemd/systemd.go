@@ -29,7 +29,7 @@ import (
 type Core interface {
 	SystemdUp(facts map[string]wire.Value)
 	SystemdDown(err error)
-	SystemdJobRunning(job uint32)
+	SystemdJobState(job uint32, state string)
 	SystemdJobRemoved(job uint32, unit, result string)
 	SystemdUnitNew(unit string)
 	SystemdUnitRemoved(unit string)

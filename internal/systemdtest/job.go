@@ -27,7 +27,7 @@ type job struct {
 	unit         *unitState
 	kind         kind
 	running      bool
-	told         bool // that it runs
+	told         string // the state that was told last
 	irreversible bool
 }
 
@@ -163,12 +163,13 @@ func (s *Systemd) install(u *unitState, k kind, irreversible bool) *job {
 			have.irreversible = have.irreversible || irreversible
 			if !late {
 				have.kind, have.running = collapse(merged, u), false
+				s.tellState(have, wire.JobWaiting)
 			}
 			return have
 		}
 	}
 	s.lastJob++
-	j := &job{id: s.lastJob, unit: u, kind: k, irreversible: irreversible}
+	j := &job{id: s.lastJob, unit: u, kind: k, told: wire.JobWaiting, irreversible: irreversible}
 	s.jobs[j.id] = j
 	if k != kindNop {
 		u.job = j
@@ -194,7 +195,7 @@ func (s *Systemd) run(j *job) {
 	case j.kind == kindStart && (u.active == "active" || u.active == "reloading"):
 		s.finish(j, wire.ResultDone)
 	case j.kind == kindStart && u.active == "activating", j.kind.stops() && u.active == "deactivating":
-		s.tellRunning(j)
+		s.tellState(j, wire.JobRunning)
 	case j.kind == kindStart:
 		s.tellRunningIfSlow(j, u.spec.Start)
 		u.start()
@@ -215,14 +216,14 @@ func (k kind) stops() bool { return k == kindStop || k == kindRestart }
 // does, whose signals are put together.
 func (s *Systemd) tellRunningIfSlow(j *job, r Run) {
 	if r.Takes > 0 || r.Ends == Hangs {
-		s.tellRunning(j)
+		s.tellState(j, wire.JobRunning)
 	}
 }
 
-func (s *Systemd) tellRunning(j *job) {
-	if !j.told {
-		j.told = true
-		s.push(func(c Core) { c.SystemdJobRunning(j.id) })
+func (s *Systemd) tellState(j *job, state string) {
+	if j.told != state {
+		j.told = state
+		s.push(func(c Core) { c.SystemdJobState(j.id, state) })
 	}
 }
 
@@ -273,9 +274,16 @@ func (s *Systemd) CancelJob(id uint32, timeout time.Duration, done func(error)) 
 }
 
 // Jobs implements agent.Systemd.
-func (s *Systemd) Jobs(timeout time.Duration, done func([]uint32, error)) {
+func (s *Systemd) Jobs(timeout time.Duration, done func([]agent.QueuedJob, error)) {
 	s.ask("ListJobs", timeout, func(err error) { done(nil, err) }, func() (func(), func()) {
-		ids := slices.Sorted(maps.Keys(s.jobs))
-		return func() { done(ids, nil) }, nil
+		queued := []agent.QueuedJob{}
+		for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+			state := wire.JobWaiting
+			if s.jobs[id].running {
+				state = wire.JobRunning
+			}
+			queued = append(queued, agent.QueuedJob{ID: id, State: state})
+		}
+		return func() { done(queued, nil) }, nil
 	})
 }

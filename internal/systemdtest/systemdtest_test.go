@@ -27,13 +27,13 @@ func (h *heard) note(format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf(format, args...))
 }
 
-func (h *heard) SystemdUp(map[string]wire.Value)         { h.note("up") }
-func (h *heard) SystemdDown(error)                       { h.note("down") }
-func (h *heard) SystemdJobRunning(job uint32)            { h.note("running %d", job) }
-func (h *heard) SystemdUnitNew(u string)                 { h.note("new %s", u) }
-func (h *heard) SystemdUnitRemoved(u string)             { h.note("gone %s", u) }
-func (h *heard) SystemdReloaded()                        { h.note("reloaded") }
-func (h *heard) SystemdJobRemoved(j uint32, u, r string) { h.note("removed %d %s", j, r) }
+func (h *heard) SystemdUp(map[string]wire.Value)          { h.note("up") }
+func (h *heard) SystemdDown(error)                        { h.note("down") }
+func (h *heard) SystemdJobState(job uint32, state string) { h.note("%s %d", state, job) }
+func (h *heard) SystemdUnitNew(u string)                  { h.note("new %s", u) }
+func (h *heard) SystemdUnitRemoved(u string)              { h.note("gone %s", u) }
+func (h *heard) SystemdReloaded()                         { h.note("reloaded") }
+func (h *heard) SystemdJobRemoved(j uint32, u, r string)  { h.note("removed %d %s", j, r) }
 func (h *heard) SystemdUnitChanged(u, _ string, changed map[string]wire.Value) {
 	active, _ := changed["ActiveState"].AsString()
 	sub, _ := changed["SubState"].AsString()
@@ -108,8 +108,8 @@ func TestJobs(t *testing.T) {
 		{"restart", Spec{Start: second(""), Stop: second("")}, "start … restart",
 			[]string{"start is job 1", "running 1", "removed 1 done", "restart is job 2", "running 2", "removed 2 done"}, "active/running"},
 		{"restart of what is down", Spec{}, "restart", []string{"restart is job 1", "removed 1 done"}, "active/running"},
-		{"restart of a start", Spec{Start: second("")}, "start restart", []string{"start is job 1", "running 1", "restart is job 1", "removed 1 done"}, "active/running"},
-		{"reload", Spec{Reload: second("")}, "start … reload reload", []string{"start is job 1", "removed 1 done", "reload is job 2", "running 2", "reload is job 2", "removed 2 done"}, "active/running"},
+		{"restart of a start", Spec{Start: second("")}, "start restart", []string{"start is job 1", "running 1", "waiting 1", "restart is job 1", "running 1", "removed 1 done"}, "active/running"},
+		{"reload", Spec{Reload: second("")}, "start … reload reload", []string{"start is job 1", "removed 1 done", "reload is job 2", "running 2", "waiting 2", "reload is job 2", "running 2", "removed 2 done"}, "active/running"},
 		{"reload fails", Spec{Reload: second("failed")}, "start … reload", []string{"start is job 1", "removed 1 done", "reload is job 2", "running 2", "removed 2 failed"}, "active/running"},
 		{"reload of what is down", Spec{}, "reload", []string{"reload is job 1", "removed 1 invalid"}, "inactive/dead"},
 		{"no reload", Spec{NoReload: true}, "start … reload", []string{"start is job 1", "removed 1 done", "reload refused: JobTypeNotApplicable"}, "active/running"},
@@ -196,16 +196,16 @@ func TestConnectionThatIsLost(t *testing.T) {
 		h.job(s, wire.Start, "slow.service", "replace")
 		h.job(s, wire.Start, "slower.service", "replace")
 		s.Hold()
-		s.Jobs(time.Minute, func(ids []uint32, err error) { h.note("jobs %v %v", ids, err != nil) })
+		s.Jobs(time.Minute, func(q []agent.QueuedJob, err error) { h.note("jobs %v %v", q, err != nil) })
 		s.Restart(2 * time.Second)
 		s.Release()
 		h.expect(t, "start is job 1", "running 1", "start is job 2", "running 2", "jobs [] true", "down")
-		s.Jobs(time.Minute, func(ids []uint32, err error) { h.note("jobs %v %v", ids, err != nil) })
+		s.Jobs(time.Minute, func(q []agent.QueuedJob, err error) { h.note("jobs %v %v", q, err != nil) })
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		s.Jobs(time.Minute, func(ids []uint32, err error) { h.note("jobs %v %v", ids, err != nil) })
+		s.Jobs(time.Minute, func(q []agent.QueuedJob, err error) { h.note("jobs %v %v", q, err != nil) })
 		time.Sleep(time.Minute)
-		h.expect(t, "jobs [] true", "up", "jobs [2] false", "removed 2 done")
+		h.expect(t, "jobs [] true", "up", "jobs [{2 running}] false", "removed 2 done")
 	})
 }
 
