@@ -10,18 +10,15 @@ import (
 	"example.org/ctrl/internal/wire"
 )
 
-func notConnected() error {
-	return wire.ErrDisconnected.With("the agent is not connected to systemd at the moment; try again")
-}
-
-// send makes a call on the present connection.
+// send makes a call on the present connection, or on the next one where that comes soon.
 func (s *Systemd) send(make func(c *connection) peer.Call, timeout time.Duration, done func(*peer.Message, error)) {
-	c := s.conn.Load()
-	if c == nil {
-		done(nil, notConnected())
-		return
-	}
-	c.Go(make(c), timeout, done)
+	s.connected(timeout, func(c *connection) {
+		if c == nil {
+			done(nil, notConnected())
+			return
+		}
+		c.Go(make(c), timeout, done)
+	})
 }
 
 // StartJob queues a job of systemd.
@@ -175,11 +172,16 @@ func (s *Systemd) unitsByGlob(pattern string, timeout time.Duration, done func([
 
 // unitByName goes by GetUnit, which knows aliases and gives the path of the unit behind.
 func (s *Systemd) unitByName(name string, timeout time.Duration, done func([]agent.UnitRow, error)) {
-	c := s.conn.Load()
-	if c == nil {
-		done(nil, notConnected())
-		return
-	}
+	s.connected(timeout, func(c *connection) {
+		if c == nil {
+			done(nil, notConnected())
+			return
+		}
+		c.unitByName(name, timeout, done)
+	})
+}
+
+func (c *connection) unitByName(name string, timeout time.Duration, done func([]agent.UnitRow, error)) {
 	c.Go(c.manager("GetUnit", peer.MustEncode(name)), timeout, func(m *peer.Message, err error) {
 		if errors.Is(err, wire.ErrSystemdNoSuchUnit) {
 			done(nil, nil)

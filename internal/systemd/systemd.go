@@ -57,6 +57,8 @@ type Systemd struct {
 	conn   atomic.Pointer[connection]
 	wanted atomic.Pointer[func(string) bool]
 	memory memory
+
+	waiting waiting
 }
 
 var _ agent.Systemd = (*Systemd)(nil)
@@ -80,6 +82,7 @@ var retry = backoff.Backoff{Min: 20 * time.Millisecond, Max: 2 * time.Second}
 // Run keeps a connection to systemd and tells core what it says, until ctx ends.
 func (s *Systemd) Run(ctx context.Context, core Core) {
 	s.core = core
+	defer s.release(nil)
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := s.session(ctx)
@@ -113,8 +116,8 @@ func (s *Systemd) session(ctx context.Context) error {
 		<-c.Done()
 		return err
 	}
-	s.conn.Store(c)
 	s.core.SystemdUp(facts)
+	s.release(c)
 	select {
 	case <-ctx.Done():
 		c.Close(ctx.Err())

@@ -302,7 +302,7 @@ func TestOddNodesAndRoads(t *testing.T) {
 	})
 	t.Run("ipv6", func(t *testing.T) { moveAgent(t, f, "a.b_C", "ManagerHost="+fleet.Boss+"-v6\n") })
 	t.Run("address-list", func(t *testing.T) {
-		moveAgent(t, f, "a.b_C", "ManagerAddress=tcp:host="+fleet.Boss+",port=1;tcp:host="+f.Boss.Addr6+",port=842\n")
+		moveAgent(t, f, "a.b_C", "ManagerAddress=tcp:host="+fleet.Boss+",port=1;tcp:host="+strings.ReplaceAll(f.Boss.Addr6, ":", "%3a")+",port=842\n")
 	})
 	t.Run("unix-socket", func(t *testing.T) {
 		on(t, f.Nodes["a.b_C"], "systemctl", "stop", "ctrl-agent")
