@@ -149,6 +149,9 @@ func TestFleet(t *testing.T) {
 	if !reflect.DeepEqual(m.Nodes, want) {
 		t.Errorf("got  %+v\nwant %+v", m.Nodes, want)
 	}
+	if list := []string{"b", "a", "x", "late"}; !reflect.DeepEqual(m.AllowedNodeNames, list) {
+		t.Errorf("names are %q, want each once: %q", m.AllowedNodeNames, list)
+	}
 	if !strings.Contains(strings.Join(m.Notes, "\n"), "section [node nobody] has no effect") {
 		t.Errorf("notes %q", m.Notes)
 	}
