@@ -257,14 +257,18 @@ func TestIdentities(t *testing.T) {
 // TestUnixSocket: an agent beside the manager needs no certificate, and only root may connect.
 func TestUnixSocket(t *testing.T) {
 	f := newFleet(t, "d-unix")
-	f.write(f.boss, "/etc/ctrl/manager.conf", "[manager]\nAllowedNodeNames=boss\nUseTCP=no\n", 0o644)
+	f.write(f.boss, "/etc/ctrl/manager.conf", "[manager]\nAllowedNodeNames=boss,node2\nUseTCP=no\n", 0o644)
 	f.write(f.boss, "/etc/ctrl/agent.conf", "[agent]\nManagerAddress=unix:path=/run/ctrl/ctrl.sock\n", 0o644)
 	f.run(f.boss, "systemctl", "start", "ctrl-agent", "ctrl-manager") // in any order
 	f.status("boss", "online")
 	f.startUnit("boss", "hello.service")
 	f.until(f.boss, "active", "systemctl", "is-active", "hello")
-	res, err := f.boss.Exec(t.Context(), "setpriv", "--reuid=nobody", "--clear-groups", "busctl", "--address=unix:path=/run/ctrl/ctrl.sock",
-		"call", bus, "/org/example/ctrl1/internal", bus+".internal.Manager", "Register", "sa{sv}", "boss", "0")
+	register := []string{"busctl", "--address=unix:path=/run/ctrl/ctrl.sock", "call", bus, "/org/example/ctrl1/internal",
+		bus + ".internal.Manager", "Register", "sa{sv}", "node2", "0"}
+	if out := f.run(f.boss, register...); !strings.Contains(out, `"Session" t`) {
+		t.Errorf("busctl registered as %s", out)
+	}
+	res, err := f.boss.Exec(t.Context(), append([]string{"setpriv", "--reuid=nobody", "--clear-groups"}, register...)...)
 	if err != nil || res.Code == 0 {
 		t.Errorf("nobody could register: %+v, %v", res, err)
 	}

@@ -33,8 +33,7 @@ type Settings struct {
 	// proved to be. It leaves the connection open when it fails. nil: TLS=no.
 	Secure func(ctx context.Context, nc net.Conn) (secure net.Conn, node string, err error)
 	TCP    sockopt.TCP
-	// User and Group may use a unix socket besides root: a uid, 0 for nobody else, and a
-	// gid or NoGroup.
+	// User and Group may use a unix socket besides root: a uid, and a gid or NoGroup.
 	User, Group int
 	// Session is what agents are told when they have registered.
 	Session Session

@@ -123,13 +123,11 @@ func coreConfig(c *config.Manager) manager.Config {
 func (s *service) linkSettings() agentlink.Settings {
 	set := agentlink.Settings{
 		TCP:   daemon.TCP(&s.cfg.Common, s.cfg.NodeHeartbeatThreshold),
+		User:  os.Getuid(), // who could do as the manager anyway
 		Group: agentlink.NoGroup,
 	}
 	if s.store != nil {
 		set.Secure = s.store.Accept
-	}
-	if s.env.Options.User {
-		set.User = os.Getuid()
 	}
 	if group, err := groupID(s.cfg.SocketGroup); err == nil { // it was checked before
 		set.Group = group

@@ -24,9 +24,6 @@ func NodeURI(name string) string { return nodePrefix + name }
 // where it has no URI at all, NAME is its only DNS name. Anything beside that is refused,
 // so that no certificate speaks for two.
 func nodeOf(c *x509.Certificate) (string, error) {
-	if err := checkLeaf(c, x509.ExtKeyUsageClientAuth, "clientAuth"); err != nil {
-		return "", err
-	}
 	name := ""
 	switch {
 	case len(c.URIs) == 1:
@@ -50,19 +47,19 @@ func nodeOf(c *x509.Certificate) (string, error) {
 	if !wire.ValidNodeName(name) {
 		return "", fmt.Errorf("it names node %s, but %s", clip(name), wire.NodeNameRule)
 	}
-	return name, nil
+	return name, checkLeaf(c, x509.ExtKeyUsageClientAuth, "clientAuth")
 }
 
 // checkManager accepts a certificate as a manager's: its only URI is ctrl://manager or,
 // where a DNS name is expected instead, it has that one. A node's is never accepted.
 func checkManager(c *x509.Certificate, dnsName string) error {
-	if err := checkLeaf(c, x509.ExtKeyUsageServerAuth, "serverAuth"); err != nil {
-		return err
-	}
 	for _, uri := range c.URIs {
 		if strings.HasPrefix(uri.String(), nodePrefix) {
 			return fmt.Errorf("it is a node's (%s), and a manager is needed", clip(uri.String()))
 		}
+	}
+	if err := checkLeaf(c, x509.ExtKeyUsageServerAuth, "serverAuth"); err != nil {
+		return err
 	}
 	if dnsName != "" {
 		for _, name := range c.DNSNames {
