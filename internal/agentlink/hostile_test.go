@@ -177,6 +177,22 @@ func TestTimeToRegister(t *testing.T) {
 	}
 }
 
+// TestDecidedTooLate: a core that is busy for longer than an agent may take to register
+// accepts one whose connection is gone, and hears of that.
+func TestDecidedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, l := newFakeCore(), newPipes()
+		core.hold = make(chan struct{})
+		serve(t, core, plain(), l)
+		a := dbus(t, l.dial(t, "192.0.2.1"), noCalls)
+		if _, err := a.register(t.Context(), "node1"); !errors.Is(err, wire.ErrDisconnected) {
+			t.Errorf("got %v", err)
+		}
+		close(core.hold)
+		core.want(t, "register 1 node1 ", "closed 1 "+errNoRegister.Error())
+	})
+}
+
 // TestIdleConnections: a thousand that only sit there keep nobody out.
 func TestIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ type link struct {
 	mu      sync.Mutex
 	session manager.Session // 0 until accepted
 	reason  error           // why this side closes, or why the connection has ended
-	dead    bool
+	dead    bool            // has ended, or is about to
 }
 
 var _ manager.AgentLink = (*link)(nil)
@@ -76,6 +76,23 @@ func (l *link) end(reason error) {
 	}
 	l.mu.Unlock()
 	l.conn.CloseWhenSent(reason)
+}
+
+// giveUp closes a connection whose time to register is over, unless the core has accepted it
+// at the same moment.
+func (l *link) giveUp(reason error) bool {
+	l.mu.Lock()
+	if l.session != 0 {
+		l.mu.Unlock()
+		return false
+	}
+	l.dead = true
+	if l.reason == nil {
+		l.reason = reason
+	}
+	l.mu.Unlock()
+	l.conn.Close(reason)
+	return true
 }
 
 // why is the reason of a connection that has ended.
@@ -133,7 +150,10 @@ func (l *link) register(m *peer.Message) {
 // decided takes the core's decision, on its goroutine.
 func (l *link) decided(m *peer.Message, node string, w manager.Welcome, err error) {
 	if err != nil {
-		l.refuse(m, fmt.Errorf("registration as node %q refused: %w", node, err))
+		if wire.ValidNodeName(node) {
+			err = fmt.Errorf("registration as node %s refused: %w", node, err)
+		}
+		l.refuse(m, err)
 		return
 	}
 	l.mu.Lock()

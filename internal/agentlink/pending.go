@@ -43,9 +43,10 @@ func (p *pending) run(ctx context.Context) {
 	case <-l.conn.Done():
 		p.complain(l.why())
 	case <-ctx.Done():
-		l.conn.Close(p.cause(ctx))
-		<-l.conn.Done()
-		p.complain(l.why())
+		if l.giveUp(p.cause(ctx)) {
+			<-l.conn.Done()
+			p.complain(l.why())
+		}
 	}
 }
 

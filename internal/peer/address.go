@@ -131,7 +131,7 @@ func (a Address) Endpoint() (network, address string, err error) {
 	case "tcp":
 		return a.tcpEndpoint()
 	}
-	return "", "", fmt.Errorf("D-Bus address %q: transport %q is not supported; use unix: or tcp:", a, a.Transport)
+	return "", "", fmt.Errorf("D-Bus address %q: transport %q is not supported, only unix and tcp are", a, a.Transport)
 }
 
 func (a Address) unixEndpoint() (network, address string, err error) {

@@ -27,11 +27,10 @@ var serverGUID = sync.OnceValue(func() string {
 // readLine reads one line without its "\r\n".
 func readLine(br *bufio.Reader) ([]byte, error) {
 	for n := 1; ; {
-		b, err := br.Peek(n)
-		if err != nil {
+		if _, err := br.Peek(n); err != nil {
 			return nil, err
 		}
-		b, _ = br.Peek(min(br.Buffered(), saslLine))
+		b, _ := br.Peek(min(br.Buffered(), saslLine))
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {
 			line := bytes.Clone(b[:i])
 			br.Discard(i + 1)
