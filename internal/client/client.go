@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -117,6 +116,7 @@ func checkStrings(args []any) error {
 // failure makes the error of a call that did not succeed; ctx is the caller's.
 func (c *Client) failure(ctx context.Context, limit time.Duration, dest string, err error) error {
 	var reply dbus.Error
+	var format dbus.FormatError
 	switch {
 	case errors.As(err, &reply):
 		return c.refusal(dest, reply)
@@ -124,10 +124,10 @@ func (c *Client) failure(ctx context.Context, limit time.Duration, dest string, 
 		return ended(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		return wire.ErrTimeout.With("no answer within %s", limit)
-	case errors.Is(err, io.EOF), errors.Is(err, dbus.ErrClosed), errors.Is(err, context.Canceled):
-		return ErrManagerGone.With("the connection to %s was lost", c.bus)
+	case errors.As(err, &format):
+		return wire.ErrInvalidArgs.With("%v", err)
 	}
-	return wire.ErrFailed.With("cannot send to %s: %v", c.bus, err)
+	return ErrManagerGone.With("the connection to %s was lost", c.bus) // EOF, EPIPE, closed: whichever came first
 }
 
 // ended is the error of a context that has ended: a cause of its own, or the kind Timeout.
@@ -142,8 +142,11 @@ func ended(ctx context.Context) error {
 // refusal makes the error that an error reply stands for.
 func (c *Client) refusal(dest string, reply dbus.Error) error {
 	who := "the manager"
-	if dest == wire.AgentBusName {
+	switch dest {
+	case wire.AgentBusName:
 		who = "the agent"
+	case wire.DBusName:
+		dest = wire.BusName // the question was who owns it
 	}
 	text := ""
 	if len(reply.Body) > 0 {

@@ -9,8 +9,8 @@ import (
 	"example.org/ctrl/internal/wire"
 )
 
-// follower knows how jobs end. It takes signals on the connection's reading goroutine, in the
-// order in which they came, and never blocks there.
+// follower knows how jobs end, and passes a monitor's events on. It takes signals on the
+// connection's reading goroutine, in the order in which they came.
 type follower struct {
 	listening  sync.Mutex // held while subscriptions are made
 	subscribed bool       // guarded by listening
@@ -28,6 +28,8 @@ type follower struct {
 	calls int
 	early map[uint32]*Job
 	lost  map[string]error // nodes that were seen going offline
+
+	monitors map[dbus.ObjectPath]*Monitor
 }
 
 // maxEarly bounds the ends that are kept. Past it some are forgotten; other clients' jobs
@@ -35,7 +37,7 @@ type follower struct {
 const maxEarly = 1 << 16
 
 func newFollower() *follower {
-	return &follower{waiting: make(map[uint32]*Job), early: make(map[uint32]*Job), lost: make(map[string]error)}
+	return &follower{waiting: make(map[uint32]*Job), early: make(map[uint32]*Job), lost: make(map[string]error), monitors: make(map[dbus.ObjectPath]*Monitor)}
 }
 
 func (f *follower) known() bool {
@@ -55,6 +57,10 @@ func (f *follower) endReign(next string, why error) {
 	for _, j := range f.waiting {
 		f.end(j, "", why)
 	}
+	for _, m := range f.monitors {
+		m.end(why)
+	}
+	clear(f.monitors)
 	clear(f.early)
 	clear(f.lost)
 	f.manager, f.dead = next, why
@@ -107,6 +113,12 @@ func (f *follower) end(j *Job, result string, err error) {
 
 // DeliverSignal implements dbus.SignalHandler.
 func (f *follower) DeliverSignal(iface, member string, s *dbus.Signal) {
+	if iface == wire.MonitorInterface {
+		if m := f.monitor(s); m != nil {
+			m.deliver(member, s.Body) // without the lock: it may block
+		}
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -118,6 +130,27 @@ func (f *follower) DeliverSignal(iface, member string, s *dbus.Signal) {
 	case iface == wire.PropertiesInterface && member == "PropertiesChanged":
 		f.nodeChanged(s)
 	}
+}
+
+func (f *follower) monitor(s *dbus.Signal) *Monitor {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.manager == "" || s.Sender != f.manager {
+		return nil
+	}
+	return f.monitors[s.Path]
+}
+
+func (f *follower) addMonitor(m *Monitor) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.monitors[m.path] = m
+}
+
+func (f *follower) dropMonitor(m *Monitor) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.monitors, m.path)
 }
 
 func (f *follower) jobRemoved(body []any) {

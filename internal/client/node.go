@@ -190,3 +190,6 @@ func (n NodeAPI) ResetFailed(ctx context.Context) error { return second(n.change
 func (n NodeAPI) SetUnitProperties(ctx context.Context, unit string, runtime bool, props []Property) error {
 	return second(n.change(ctx, "SetUnitProperties", unit, runtime, wireProperties(props)))
 }
+
+// Name is the node's name.
+func (n NodeAPI) Name() string { return n.name }

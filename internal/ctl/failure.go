@@ -45,7 +45,8 @@ type failure struct {
 	node  string
 	unit  string
 	err   error
-	log   bool // the unit's log has more to say
+	log   bool   // the unit's log has more to say
+	alias string // the unit's primary name, where unit is another
 }
 
 func (f *failure) Error() string {
@@ -169,8 +170,10 @@ func (a *app) report(err error) {
 
 // say writes one line, or several, to standard error.
 func (a *app) say(format string, args ...any) {
+	a.saying.Lock()
+	defer a.saying.Unlock()
 	text := fmt.Sprintf(format, args...)
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintln(a.errOut, render.Clean(line))
 	}
 }

@@ -57,11 +57,21 @@ func unitHint(err error, at *failure) string {
 	case errors.Is(err, wire.ErrSystemdNoSuchUnit) && unit.Valid(at.unit):
 		prefix, _, kind := unit.Split(at.unit)
 		return fmt.Sprintf("see what there is: ctl list-unit-files %s '%s*.%s'", at.node, prefix[:min(len(prefix), 3)], kind)
+	case errors.Is(err, errUnitLinked) && at.alias != "":
+		return fmt.Sprintf("%s is an alias; use %s", at.unit, at.alias)
+	case errors.Is(err, errUnitGenerated):
+		return fmt.Sprintf("%s is generated; a quadlet is enabled by an [Install] section in its own file, then: ctl daemon-reload %s", at.unit, at.node)
 	case errors.Is(err, wire.ErrUnitBusy):
 		return "see: ctl list-jobs " + at.node
 	}
 	return ""
 }
+
+// What systemd says about unit files that are not what they seem (bus-common-errors.h).
+var (
+	errUnitLinked    = &wire.Error{Name: wire.SystemdName + ".UnitLinked"}
+	errUnitGenerated = &wire.Error{Name: wire.SystemdName + ".UnitGenerated"}
+)
 
 func (a *app) systemctl() string {
 	if a.opt.user {

@@ -73,11 +73,15 @@ type jobRun struct {
 	unmatched map[string]int // globs, and on how many nodes they matched nothing
 }
 
+func giveUpAfter(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, errGaveUp)
+}
+
 // runJobs makes jobs for units on nodes, waits for them and says how they ended.
 func (a *app) runJobs(nodes, units []string, m maker, f jobFlags) error {
 	r := &jobRun{a: a, make: m, f: f, ctx: a.ctx, unmatched: make(map[string]int)}
 	if f.timeout > 0 {
-		ctx, cancel := context.WithTimeoutCause(a.ctx, f.timeout, errGaveUp)
+		ctx, cancel := a.deadline(a.ctx, f.timeout)
 		defer cancel()
 		r.ctx = ctx
 	}
@@ -192,18 +196,23 @@ func (r *jobRun) fail(res *jobResult, err error) {
 // gaveUp is the end of a wait at its time limit: of kind Timeout, and errGaveUp.
 type gaveUp struct {
 	after time.Duration
-	job   uint32
+	job   uint32 // the job that goes on
+	unit  string // or the unit
 }
 
 func (g *gaveUp) Error() string {
-	if g.job == 0 {
-		return fmt.Sprintf("no answer after %s", g.after)
+	after := render.Span(uint64(g.after.Microseconds()), 1000)
+	switch {
+	case g.unit != "":
+		return fmt.Sprintf("gave up after %s; the unit goes on", after)
+	case g.job == 0:
+		return fmt.Sprintf("no answer after %s", after)
 	}
-	return fmt.Sprintf("gave up waiting after %s; job %d goes on", g.after, g.job)
+	return fmt.Sprintf("gave up waiting after %s; job %d goes on", after, g.job)
 }
 
 func (g *gaveUp) Is(target error) bool {
-	return target == errGaveUp || errors.Is(wire.ErrTimeout, target)
+	return target == errGaveUp || wire.ErrTimeout.Is(target)
 }
 
 func (r *jobRun) wait(res *jobResult, job *client.Job) {

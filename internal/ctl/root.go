@@ -93,7 +93,9 @@ without a suffix is a service.`,
 var commands = []func(*app) *cobra.Command{
 	listNodesCommand, statusCommand, versionCommand,
 	startCommand, stopCommand, restartCommand, reloadCommand, tryRestartCommand, reloadOrRestartCommand, tryReloadOrRestartCommand,
-	listUnitsCommand,
+	runCommand, listUnitsCommand, isActiveCommand, isFailedCommand, showCommand, killCommand, freezeCommand, thawCommand, resetFailedCommand, setPropertyCommand,
+	listUnitFilesCommand, catCommand, enableCommand, disableCommand, maskCommand, unmaskCommand, presetCommand, isEnabledCommand,
+	getDefaultCommand, setDefaultCommand, daemonReloadCommand,
 	listJobsCommand, cancelCommand,
 	completionCommand,
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 func Run(ctx context.Context, args []string, env func(string) string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{ctx: ctx, env: env, in: in, out: out, errOut: errOut, now: time.Now}
 	a.screen = a.screenOf
+	a.deadline = giveUpAfter
 	return a.run(args)
 }
 
@@ -40,9 +42,12 @@ type app struct {
 	outIs  screen
 	errIs  screen
 	screen func(io.Writer) screen // what a stream leads to
-	bus    *client.Client
-	pager  *pager
-	hinted map[string]bool // hints that were given already
+	// deadline makes the context of a wait that --timeout ends, with the cause errGaveUp.
+	deadline func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	bus      *client.Client
+	pager    *pager
+	hinted   map[string]bool // hints that were given already
+	saying   sync.Mutex      // lines on errOut come from several goroutines
 }
 
 func (a *app) run(args []string) int {

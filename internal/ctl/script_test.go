@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 			"ctl":       ctlCmd,
 			"exit":      exitCmd,
 			"interrupt": interruptCmd,
+			"giveup":    giveUpCmd,
 			"terminal":  terminalCmd,
 			"calls":     callsCmd,
 			"cut":       cutCmd,
@@ -86,12 +87,17 @@ func callsCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-func runCtl(ts *testscript.TestScript, ctx context.Context, terminal int, args []string) int {
+func newApp(ts *testscript.TestScript, ctx context.Context, terminal int) *app {
 	a := &app{ctx: ctx, env: ts.Getenv, in: strings.NewReader(""), out: ts.Stdout(), errOut: ts.Stderr(), now: func() time.Time { return testNow }}
+	a.deadline = giveUpAfter
 	a.screen = func(w io.Writer) screen {
 		return screen{terminal: terminal > 0, width: terminal, color: a.opt.color == "always"}
 	}
-	return a.run(args)
+	return a
+}
+
+func runCtl(ts *testscript.TestScript, ctx context.Context, terminal int, args []string) int {
+	return newApp(ts, ctx, terminal).run(args)
 }
 
 func limit() (context.Context, context.CancelFunc) {
@@ -143,4 +149,20 @@ func interruptCmd(ts *testscript.TestScript, _ bool, args []string) {
 		cancel()
 	}()
 	wantCode(ts, runCtl(ts, ctx, 0, args[2:]), exitInterrupted)
+}
+
+// giveup NODE UNIT ARGS…: ctl whose --timeout is over once the unit's job is under way.
+func giveUpCmd(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := limit()
+	defer cancel()
+	a := newApp(ts, ctx, 0)
+	a.deadline = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		go func() {
+			worldOf(ts).manager.AwaitJob(args[0], args[1])
+			cancel(errGaveUp)
+		}()
+		return ctx, func() { cancel(nil) }
+	}
+	wantCode(ts, a.run(args[2:]), exitTimeout)
 }

@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -238,4 +237,4 @@ var errNoMatch = &silentKind{wire.ErrSystemdNoSuchUnit}
 type silentKind struct{ kind *wire.Error }
 
 func (s *silentKind) Error() string        { return "" }
-func (s *silentKind) Is(target error) bool { return errors.Is(s.kind, target) }
+func (s *silentKind) Is(target error) bool { return s.kind.Is(target) }

@@ -75,10 +75,21 @@ type Behaviour struct {
 	Hang   bool   // the job does not end
 	Cut    bool   // the node is lost once the job has begun
 	Quit   bool   // the manager leaves the bus once the job has begun
+	// Then is what happens to the unit after its job has ended.
+	Then []Step
 	// What the unit is like afterwards, where it changes.
 	Active     string
 	Sub        string
 	Properties map[string]string
+}
+
+// Step is a state that a unit comes into.
+type Step struct {
+	Active     string
+	Sub        string
+	Properties map[string]string
+	Removed    bool // systemd forgets the unit
+	Cut        bool // its node is lost
 }
 
 // ParseFleet reads a fleet from YAML.

@@ -21,6 +21,7 @@ type Manager struct {
 	fleet   *Fleet
 	jobs    map[uint32]*job
 	lastJob uint32
+	pings   map[uint32]*job // by serial, to clients that were told of a job
 	calls   []string
 	mons    map[uint32]*monitor
 	lastMon uint32
@@ -31,6 +32,7 @@ type job struct {
 	id                     uint32
 	node, unit, verb, stat string
 	how                    *Behaviour
+	seen                   bool // the client has read the answer that names it
 }
 
 // Start connects to a bus and owns the manager's name there.
@@ -40,7 +42,7 @@ func Start(address string, fleet *Fleet) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{conn: conn, in: make(chan *dbus.Message, 1<<12), done: make(chan struct{}), fleet: fleet,
-		jobs: make(map[uint32]*job), mons: make(map[uint32]*monitor)}
+		jobs: make(map[uint32]*job), pings: make(map[uint32]*job), mons: make(map[uint32]*monitor)}
 	m.changed.L = &m.mu
 	if fleet.Version == "" {
 		fleet.Version = "0.0-fake"
@@ -67,12 +69,15 @@ func (m *Manager) Stop() {
 func (m *Manager) serve() {
 	defer close(m.done)
 	for msg := range m.in {
+		m.mu.Lock()
 		if msg.Type == dbus.TypeMethodCall {
-			m.mu.Lock()
 			m.answer(msg)
-			m.changed.Broadcast()
-			m.mu.Unlock()
+		} else if serial, ok := msg.Headers[dbus.FieldReplySerial].Value().(uint32); ok && m.pings[serial] != nil {
+			m.pings[serial].seen = true
+			delete(m.pings, serial)
 		}
+		m.changed.Broadcast()
+		m.mu.Unlock()
 	}
 }
 
@@ -177,13 +182,27 @@ func (m *Manager) Calls() []string {
 	return append([]string(nil), m.calls...)
 }
 
-// AwaitJob waits until a job for a unit is under way.
+// AwaitJob waits until a job for a unit is under way and whoever asked for it has read the
+// answer.
 func (m *Manager) AwaitJob(node, unit string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for m.findJob(node, unit) == nil {
+	for j := m.findJob(node, unit); j == nil || !j.seen; j = m.findJob(node, unit) {
 		m.changed.Wait()
 	}
+}
+
+// ping asks a client for a sign of life. A client handles messages in their order, so it has
+// read the answer before the ping when it answers the ping.
+func (m *Manager) ping(client string, j *job) {
+	msg := &dbus.Message{Type: dbus.TypeMethodCall, Headers: map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldDestination: dbus.MakeVariant(client),
+		dbus.FieldPath:        dbus.MakeVariant(dbus.ObjectPath(wire.RootPath)),
+		dbus.FieldInterface:   dbus.MakeVariant(wire.PeerInterface),
+		dbus.FieldMember:      dbus.MakeVariant("Ping"),
+	}}
+	m.conn.Send(msg, make(chan *dbus.Call, 1))
+	m.pings[msg.Serial()] = j
 }
 
 func (m *Manager) findJob(node, unit string) *job {

@@ -94,36 +94,33 @@ func (s *subscription) matches(name string) bool {
 
 // unitChanged tells monitors about the state that a unit has now, and its properties.
 func (m *Manager) unitChanged(node string, u *Unit) {
+	m.monitorEvents(node, u.Name, "UnitStateChanged", u.Active, u.Sub, "real")
+	byInterface := map[string]properties{}
+	for name, value := range u.Properties {
+		iface, property := interfaceOf(name)
+		if v, err := parseValue(value); err == nil {
+			if byInterface[iface] == nil {
+				byInterface[iface] = properties{}
+			}
+			byInterface[iface][property] = v
+		}
+	}
+	for iface, props := range byInterface {
+		m.monitorEvents(node, u.Name, "UnitPropertiesChanged", iface, props)
+	}
+}
+
+// monitorEvents sends an event to all monitors that want it.
+func (m *Manager) monitorEvents(node, name, member string, values ...any) {
 	for id := uint32(1); id <= m.lastMon; id++ {
 		mon := m.mons[id]
-		if mon == nil || !slices.ContainsFunc(mon.subs, func(s subscription) bool { return s.node.Match(node) && s.matches(u.Name) }) {
-			continue
-		}
-		event := func(member string, values ...any) {
-			m.emit(mon.owner, wire.MonitorPath(id), wire.MonitorInterface, member, append([]any{node, u.Name}, values...)...)
-		}
-		event("UnitStateChanged", u.Active, u.Sub, "real")
-		byInterface := map[string]properties{}
-		for name, value := range u.Properties {
-			iface, property := interfaceOf(name)
-			if v, err := parseValue(value); err == nil {
-				if byInterface[iface] == nil {
-					byInterface[iface] = properties{}
-				}
-				byInterface[iface][property] = v
-			}
-		}
-		for iface, props := range byInterface {
-			event("UnitPropertiesChanged", iface, props)
+		if mon != nil && slices.ContainsFunc(mon.subs, func(s subscription) bool { return s.node.Match(node) && s.matches(name) }) {
+			m.emit(mon.owner, wire.MonitorPath(id), wire.MonitorInterface, member, append([]any{node, name}, values...)...)
 		}
 	}
 }
 
-// ChangeUnit sets a unit's state and properties, as if something had happened on the node.
-func (m *Manager) ChangeUnit(node, name, active, sub string, props map[string]string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	u := m.fleet.node(node).unit(name)
+func (m *Manager) change(node string, u *Unit, active, sub string, props map[string]string) {
 	u.Active, u.Sub = active, sub
 	if u.Properties == nil {
 		u.Properties = map[string]string{}
@@ -132,4 +129,11 @@ func (m *Manager) ChangeUnit(node, name, active, sub string, props map[string]st
 		u.Properties[key] = value
 	}
 	m.unitChanged(node, u)
+}
+
+// ChangeUnit sets a unit's state and properties, as if something had happened on the node.
+func (m *Manager) ChangeUnit(node, name, active, sub string, props map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.change(node, m.fleet.node(node).unit(name), active, sub, props)
 }

@@ -195,6 +195,7 @@ func (m *Manager) begin(c *call, n *Node, name, verb string, how *Behaviour) err
 		m.endJob(j, orElse(how.Result, wire.ResultDone))
 	}
 	c.reply(path)
+	m.ping(c.sender, j)
 	switch {
 	case how.Cut:
 		m.setOffline(n, true, "no sign of life for 6 s")
@@ -203,7 +204,22 @@ func (m *Manager) begin(c *call, n *Node, name, verb string, how *Behaviour) err
 	case !how.Hang && !how.Early:
 		m.endJob(j, orElse(how.Result, wire.ResultDone))
 	}
+	for _, step := range how.Then {
+		m.step(n, name, step)
+	}
 	return nil
+}
+
+func (m *Manager) step(n *Node, name string, s Step) {
+	switch u := n.unit(name); {
+	case s.Cut:
+		m.monitorEvents(n.Name, name, "UnitStateChanged", "inactive", "agent-offline", "virtual")
+		m.setOffline(n, true, "no sign of life for 6 s")
+	case s.Removed:
+		m.monitorEvents(n.Name, name, "UnitRemoved", "real")
+	default:
+		m.change(n.Name, u, s.Active, s.Sub, s.Properties)
+	}
 }
 
 // becomes is what a verb that is done makes of a unit.

@@ -127,24 +127,18 @@ func measure(grid [][]cell, columns []column) []int {
 	return widths
 }
 
-// shrink narrows the columns that may be cut until the line fits, the widest first.
+// shrink narrows the columns that may be cut until the line fits, from the right.
 func shrink(widths []int, columns []column, room int) {
 	total := -len(gap)
 	for _, w := range widths {
 		total += w + len(gap)
 	}
-	for total > room {
-		widest := -1
-		for i, c := range columns {
-			if c.cut && widths[i] > minCut && (widest < 0 || widths[i] >= widths[widest]) {
-				widest = i
-			}
+	for i := len(columns) - 1; i >= 0 && total > room; i-- {
+		if spare := widths[i] - minCut; columns[i].cut && spare > 0 {
+			cut := min(spare, total-room)
+			widths[i] -= cut
+			total -= cut
 		}
-		if widest < 0 {
-			return
-		}
-		widths[widest]--
-		total--
 	}
 }
 
