@@ -328,3 +328,38 @@ func TestUserMode(t *testing.T) {
 	f.until(f.boss, "active", user("systemctl", "--user", "is-active", "own")...)
 	f.run(f.boss, user("systemctl", "--user", "stop", "ctrl-manager", "ctrl-agent")...)
 }
+
+// TestCrowd: a thousand connections that say nothing or nonsense keep no agent out, not even
+// one of the same machine, end no session and do not fill the log.
+func TestCrowd(t *testing.T) {
+	f := newFleet(t, "d-crowd")
+	f.startManager("node1,node2")
+	node1, node2 := f.agent("node1"), f.agent("node2")
+	f.run(node1, "systemctl", "start", "ctrl-agent")
+	f.status("node1", "online")
+	f.write(node2, "/root/crowd.py", `import socket, time
+open_ones, nonsense = [], [b"", b"\x16\x03\x01\xff\xff", b"\x00AUTH EXTERNAL\r\n", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256))]
+for i in range(1000):
+    s = socket.create_connection(("`+f.boss.Addr+`", 842))
+    try:
+        s.sendall(nonsense[i % len(nonsense)])
+    except OSError:
+        pass
+    open_ones.append(s)
+open("/run/crowd", "w").close()
+time.sleep(600)
+`, 0o644)
+	f.run(node2, "systemd-run", "-q", "--unit=crowd", "python3", "/root/crowd.py")
+	f.until(node2, "/run/crowd", "ls", "/run/crowd")
+	f.run(node2, "systemctl", "start", "ctrl-agent")
+	f.status("node2", "online")
+	f.status("node1", "online")
+	f.startUnit("node1", "hello.service")
+	log := f.run(f.boss, "journalctl", "--no-pager", "-o", "cat", "-u", "ctrl-manager")
+	if n := strings.Count(log, "address="+node2.Addr); n > 8 {
+		t.Errorf("%d lines about one address:\n%s", n, log)
+	}
+	if n := strings.Count(log, "node is offline node=node1"); n > 0 {
+		t.Errorf("node1 lost its session:\n%s", log)
+	}
+}
