@@ -459,3 +459,54 @@ func TestHostFails(t *testing.T) {
 		}
 	}
 }
+
+func TestMonitor(t *testing.T) {
+	m, c, _ := world(t)
+	monitor, err := c.Monitor(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := monitor.Subscribe(limited(t), "node*", []string{"foo.service"}); err != nil {
+		t.Fatal(err)
+	}
+	m.ChangeUnit("node1", "hang.service", "active", "running", nil) // nobody asked
+	m.ChangeUnit("node1", "foo.service", "failed", "failed", map[string]string{"Service.Result": "s signal"})
+	var got []string
+	for len(got) < 4 {
+		select {
+		case e := <-monitor.Events():
+			got = append(got, fmt.Sprintf("%d %s %s %s/%s %s", e.Kind, e.Node, e.Unit, e.Active, e.Sub, e.Reason))
+			if e.Kind == client.UnitPropertiesChanged && e.Interface == wire.SystemdName+".Service" && e.Properties["Result"].Data != "signal" {
+				t.Errorf("properties %v", e.Properties)
+			}
+		case <-limited(t).Done():
+			t.Fatalf("only %v", got)
+		}
+	}
+	want := []string{"0 node1 foo.service / virtual", "2 node1 foo.service active/running virtual", "2 node1 foo.service failed/failed real", "3 node1 foo.service / "}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if err := monitor.Subscribe(limited(t), "[", []string{"*"}); !errors.Is(err, wire.ErrInvalidArgs) {
+		t.Errorf("a wrong pattern: %v", err)
+	}
+	m.Stop()
+	<-monitor.Over()
+	if err := monitor.Err(); !errors.Is(err, client.ErrManagerGone) {
+		t.Errorf("after the manager: %v", err)
+	}
+}
+
+func TestMonitorClose(t *testing.T) {
+	_, c, _ := world(t)
+	monitor, err := c.Monitor(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := monitor.Close(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := monitor.Subscribe(limited(t), "*", []string{"*"}); !errors.Is(err, wire.ErrNoSuchMonitor) {
+		t.Errorf("after Close: %v", err)
+	}
+}

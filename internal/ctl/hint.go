@@ -152,7 +152,7 @@ func closest(typed string, words []string) string {
 	}
 	if best == "" && len(typed) >= 3 {
 		for _, w := range words {
-			if strings.HasPrefix(w, typed) {
+			if strings.HasPrefix(w, typed) && w != typed {
 				return w
 			}
 		}

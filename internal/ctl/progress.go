@@ -107,14 +107,18 @@ func (p *progress) behind(what [2]string) string {
 	if err != nil {
 		return ""
 	}
+	return behindText(jobs, what[0], what[1], p.word)
+}
+
+func behindText(jobs []wire.JobRow, node, unit, verb string) string {
 	var running, ours *wire.JobRow
 	for i := range jobs {
 		j := &jobs[i]
 		switch {
-		case j.Node != what[0] || j.Unit != what[1]:
+		case j.Node != node || j.Unit != unit:
 		case j.State == wire.JobRunning:
 			running = j
-		case j.Type == p.word:
+		case j.Type == verb:
 			ours = j
 		}
 	}
