@@ -17,6 +17,7 @@ var hidden = []string{
 	"etc/systemd/system", "etc/init.d", "etc/systemd/system-generators",
 	"usr/lib/systemd/system-generators", "usr/lib/systemd/system-environment-generators",
 	"var/log", "var/lib/systemd", "root", "etc/systemd/network",
+	"etc/ctrl", "usr/lib/ctrl", "var/lib/ctrl", "var/lib/ctrl-manager",
 }
 
 // started is what a node starts, below the folder of its wants.
@@ -54,6 +55,7 @@ func makeBase(dir string) error {
 		os.MkdirAll(conf, 0o755),
 		os.WriteFile(filepath.Join(conf, "50-lab.conf"), []byte(journalConfig), 0o644),
 		os.Chmod(filepath.Join(dir, "root"), 0o700),
+		os.Symlink(namesFolder+"/hosts", filepath.Join(dir, "etc/hosts")),
 	)
 }
 

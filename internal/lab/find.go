@@ -1,58 +1,58 @@
 package lab
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 )
 
-// NodesOf finds the nodes of a lab that some other process made.
-func NodesOf(name string) ([]*Node, error) {
-	l := &Lab{name: name, dir: filepath.Join(root, name)}
+// Open finds a lab that another process made, with its nodes.
+func Open(name string) (*Lab, error) {
+	if !validLabName(name) {
+		return nil, fmt.Errorf("there is no lab %q", name)
+	}
+	l, err := locate(name)
+	if err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(l.path("nodes"))
 	if err != nil {
 		return nil, fmt.Errorf("there is no lab %q: %w", name, err)
 	}
-	var nodes []*Node
 	for _, e := range entries {
-		n := &Node{lab: l, dir: l.path("nodes", e.Name())}
-		name, err := os.ReadFile(filepath.Join(n.dir, "name"))
-		if err != nil {
-			return nil, err
+		nodeName, err := os.ReadFile(l.path("nodes", e.Name(), "name"))
+		number, convErr := strconv.Atoi(e.Name())
+		if err != nil || convErr != nil {
+			continue // it is being made just now
 		}
-		n.Name = string(name)
-		if n.number, err = strconv.Atoi(e.Name()); err != nil {
-			return nil, err
-		}
-		n.Addr, n.Addr6 = addresses(n.number)
-		n.pid = n.livePID()
-		nodes = append(nodes, n)
+		n := l.newNode(string(nodeName), number)
+		n.pid.Store(int64(n.livePID()))
+		l.nodes = append(l.nodes, n)
 	}
-	return nodes, nil
+	slices.SortFunc(l.nodes, func(a, b *Node) int { return cmp.Compare(a.number, b.number) })
+	return l, nil
 }
 
-// livePID is the node's PID 1 where it still runs.
-func (n *Node) livePID() int {
-	text, err := os.ReadFile(filepath.Join(n.dir, "pid"))
-	pid, convErr := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || convErr != nil || syscall.Kill(pid, 0) != nil {
-		return 0
+// NodesOf finds the nodes of a lab that some other process made.
+func NodesOf(name string) ([]*Node, error) {
+	l, err := Open(name)
+	if err != nil {
+		return nil, err
 	}
-	return pid
+	return l.Nodes(), nil
 }
 
 // Find finds one node of a lab that some other process made.
 func Find(labName, nodeName string) (*Node, error) {
-	nodes, err := NodesOf(labName)
+	l, err := Open(labName)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range nodes {
+	for _, n := range l.nodes {
 		if n.Name == nodeName {
 			return n, nil
 		}
@@ -60,14 +60,21 @@ func Find(labName, nodeName string) (*Node, error) {
 	return nil, fmt.Errorf("lab %s has no node %q", labName, nodeName)
 }
 
-// gone waits until the node's PID 1 is no more; another process started it.
-func (n *Node) gone(ctx context.Context, pid int) error {
-	for syscall.Kill(pid, 0) == nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
+// livePID is the node's PID 1 where it still runs. A number may have gone to another process
+// since; the network namespace has not.
+func (n *Node) livePID() int {
+	text, err := os.ReadFile(filepath.Join(n.dir, "pid"))
+	pid, convErr := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || convErr != nil {
+		return 0
 	}
-	return nil
+	mine, err := os.Stat("/run/netns/" + nodeSpace(n.lab.name, n.Name))
+	if err != nil {
+		return 0
+	}
+	its, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/ns/net")
+	if err != nil || !os.SameFile(mine, its) {
+		return 0
+	}
+	return pid
 }

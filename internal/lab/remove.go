@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,15 +14,59 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove ends and removes the lab of that name, whoever made it. What is not there is not
-// missed, so it also cleans up after a lab that was made in part.
+// Labs lists the names of all labs of this machine, also of what is left of one.
+func Labs() []string {
+	var names []string
+	add := func(dir, prefix string) {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			name, found := strings.CutPrefix(e.Name(), prefix)
+			name, _, _ = strings.Cut(name, "+")
+			if name = strings.TrimSuffix(name, ".lock"); found && validLabName(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	add(root, "")
+	add("/run/netns", prefix)
+	if group, err := cgroup2(); err == nil {
+		add(group, prefix)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// RemoveStale removes the labs of processes that are no more.
+func RemoveStale() {
+	for _, name := range Labs() {
+		if _, err := os.Stat(filepath.Join(root, name, keptFile)); err == nil {
+			continue
+		}
+		if o, err := tryOwn(name); err == nil {
+			remove(name)
+			o.release()
+		}
+	}
+}
+
+// Remove ends and removes the lab of that name, whoever made it and whether that process
+// still lives.
 func Remove(name string) {
+	o, _ := tryOwn(name)
+	remove(name)
+	o.release()
+}
+
+// remove removes what there is of a lab. What is not there is not missed, so it also cleans
+// up after a lab that was made in part.
+func remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	killGroup(ctx, name)
 	dropSpaces(ctx, name, "")
 	dir := filepath.Join(root, name)
-	unix.Unmount(dir, unix.MNT_DETACH)
+	for unix.Unmount(dir, unix.MNT_DETACH) == nil {
+	}
 	os.Remove(dir)
 }
 
@@ -31,25 +76,32 @@ func killGroup(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
-	group := filepath.Join(mount, "ctrl-lab-"+name)
+	group := filepath.Join(mount, prefix+name)
 	for ctx.Err() == nil {
 		if _, err := os.Stat(group); err != nil {
 			return
 		}
-		left := 0
+		thaw(group)
 		for _, pid := range processes(group) {
-			if syscall.Kill(pid, syscall.SIGKILL) == nil {
-				left++
-			}
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		removeTree(group)
-		if left > 0 {
-			// The kernel empties a cgroup some moments after the kill; there is nothing to
-			// wait for but that.
-			select {
-			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond):
-			}
+		// The kernel empties a cgroup some moments after the kill; there is nothing to wait
+		// for but that.
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// thaw lets frozen nodes go on. The kernel kills frozen processes too, but those of a node
+// inside of which one more level is frozen only since Linux 5.14.
+func thaw(group string) {
+	entries, _ := os.ReadDir(group)
+	for _, e := range entries {
+		if e.IsDir() {
+			os.WriteFile(filepath.Join(group, e.Name(), "cgroup.freeze"), []byte("0"), 0)
 		}
 	}
 }
