@@ -158,7 +158,17 @@ func (c *Client) refusal(dest string, reply dbus.Error) error {
 	case wire.ErrNoReply.Name:
 		return ErrManagerGone.With("%s left %s without an answer", who, c.bus)
 	}
+	if reply.Name == wire.ErrAccessDenied.Name && byPolicy(text) {
+		text = "the policy of " + c.bus + " does not let this user call " + who
+	}
 	return &wire.Error{Name: reply.Name, Text: text}
+}
+
+// byPolicy reports that the bus itself refused a message: its text is about rules and senders,
+// and nobody's but the bus's.
+func byPolicy(text string) bool {
+	return strings.HasPrefix(text, "Rejected send message") || // dbus-daemon
+		strings.HasPrefix(text, "Sender is not authorized to send message") // dbus-broker
 }
 
 // store puts an answer into variables; what has another type is an error.

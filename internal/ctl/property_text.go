@@ -25,6 +25,12 @@ func propertyText(name string, v client.Value) []string {
 		return some(bigText(name, data))
 	case uint32:
 		return []string{smallText(name, data)}
+	case int32:
+		return some(signedText(name, data))
+	case uint16:
+		if data == math.MaxUint16 { // TTYRows and the like: not set
+			return nil
+		}
 	case []string:
 		return some(wordsText(data))
 	case []byte:
@@ -62,7 +68,9 @@ func bigText(name string, n uint64) string {
 	case strings.Contains(name, "USec"):
 		return render.Span(n, 0)
 	case name == "CoredumpFilter":
-		return fmt.Sprintf("%x", n)
+		return fmt.Sprintf("%#x", n)
+	case name == "MountFlags":
+		return map[uint64]string{1 << 20: "shared", 1 << 19: "slave", 1 << 18: "private"}[n]
 	case name == "CapabilityBoundingSet", name == "AmbientCapabilities":
 		return capabilityText(n)
 	case name == "RestrictNamespaces":
@@ -71,10 +79,23 @@ func bigText(name string, n uint64) string {
 		return fmt.Sprint(n)
 	case strings.HasPrefix(name, "Limit"), strings.HasPrefix(name, "Memory") && name != "MemoryCurrent", strings.HasPrefix(name, "DefaultMemory"), name == "TasksMax":
 		return "infinity"
-	case strings.HasSuffix(name, "Bytes"), strings.HasSuffix(name, "Packets"), strings.HasSuffix(name, "Operations"):
+	case strings.HasPrefix(name, "IP"):
 		return "[no data]"
 	case strings.HasSuffix(name, "NSec"), strings.HasSuffix(name, "Current"), strings.HasSuffix(name, "Weight"), strings.HasSuffix(name, "Shares"), strings.HasSuffix(name, "Peak"):
 		return "[not set]"
+	}
+	return fmt.Sprint(n)
+}
+
+func signedText(name string, n int32) string {
+	switch {
+	case strings.HasSuffix(name, "ActionExitStatus") && n < 0:
+		return ""
+	case name == "NUMAPolicy":
+		if words := []string{"default", "preferred", "bind", "interleave", "local"}; n >= 0 && int(n) < len(words) {
+			return words[n]
+		}
+		return "n/a"
 	}
 	return fmt.Sprint(n)
 }
@@ -141,6 +162,9 @@ func structText(name string, row []any) []string {
 		return some(genericText(row))
 	}
 	switch first := row[0].(type) {
+	case []int32: // (aiai), exit statuses and signals
+		second, _ := row[1].([]int32)
+		return some(strings.Trim(fmt.Sprint(append(slices.Clone(first), second...)), "[]"))
 	case uint32: // (uo), a job
 		if first == 0 {
 			return nil
@@ -149,10 +173,13 @@ func structText(name string, row []any) []string {
 	case bool:
 		switch second := row[1].(type) {
 		case []string: // (bas), a list of what is allowed, or not
-			if !first {
-				return []string{strings.TrimSpace("~" + strings.Join(second, " "))}
+			if !first && len(second) > 0 {
+				return []string{"~" + strings.Join(second, " ")}
 			}
-			return some(strings.Join(second, " "))
+			if first {
+				return []string{strings.Join(second, " ")} // empty allows nothing
+			}
+			return nil
 		case string: // (bs), a label that may be missing
 			if first && second != "" {
 				return []string{"-" + second}
@@ -172,11 +199,14 @@ func structText(name string, row []any) []string {
 	return some(genericText(row))
 }
 
-// rowsText writes an array of structs, a line each.
+// rowsText writes an array of structs, a line each; addresses share one.
 func rowsText(name string, rows [][]any) []string {
 	var lines []string
 	for _, row := range rows {
 		lines = append(lines, rowText(name, row))
+	}
+	if strings.HasPrefix(name, "IPAddress") {
+		return some(strings.Join(lines, " "))
 	}
 	return lines
 }

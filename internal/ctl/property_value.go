@@ -66,7 +66,7 @@ func assignment(text string) ([]client.Property, error) {
 	}
 	conv := converterOf(name)
 	if conv == nil {
-		err := &usageError{text: fmt.Sprintf("property %s is not known, or cannot be set while a unit exists", name)}
+		err := &usageError{text: fmt.Sprintf("property %s is not known", name)}
 		if near := closest(name, propertyNames()); near != "" {
 			err.hint = fmt.Sprintf("did you mean %s=?", near)
 		}

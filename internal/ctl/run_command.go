@@ -100,9 +100,7 @@ func (a *app) runOnNode(cmd *cobra.Command, args []string, f runFlags) error {
 	if f.wait {
 		return a.runAndWait(job, nodes[0], name, f)
 	}
-	if !f.noWait {
-		a.note("Running as unit: %s on %s", name, joined(nodes))
-	}
+	job.made = func(node string) { a.note("Running as unit: %s on %s", name, node) }
 	return a.runJobs(nodes, []string{name}, job, f.jobFlags)
 }
 
@@ -202,6 +200,7 @@ type transientJob struct {
 	c     *client.Client
 	mode  string
 	props []client.Property
+	made  func(node string) // called when a job was made, before it is waited for
 }
 
 func (j *transientJob) word() string { return "run" }
@@ -209,7 +208,11 @@ func (j *transientJob) word() string { return "run" }
 func (j *transientJob) before(context.Context, string, []string) error { return nil }
 
 func (j *transientJob) follow(ctx context.Context, node, unit string) (*client.Job, error) {
-	return j.c.StartTransient(ctx, node, unit, j.mode, j.props)
+	job, err := j.c.StartTransient(ctx, node, unit, j.mode, j.props)
+	if err == nil && j.made != nil {
+		j.made(node)
+	}
+	return job, err
 }
 
 func (j *transientJob) queue(ctx context.Context, node, unit string) (uint32, error) {

@@ -3,72 +3,91 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"reflect"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
-// writeJSON writes one row a line, so that the array can be read by eye and by grep too.
-func writeJSON[T any](w io.Writer, rows []T) error {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, row := range rows {
-		if i > 0 {
-			b.WriteByte(',')
+// machine writes rows for programs. It is made once per output, since a fleet has many rows.
+type machine struct {
+	b       bytes.Buffer
+	encoder *json.Encoder
+	columns []column
+}
+
+func newMachine(row reflect.Type) *machine {
+	m := &machine{columns: columnsOf(row)}
+	m.encoder = json.NewEncoder(&m.b)
+	m.encoder.SetEscapeHTML(false)
+	return m
+}
+
+// scalar writes one value as JSON, which is YAML too where no control characters are left in
+// it: JSON allows those from DEL to U+009F, YAML does not, and a terminal acts on them.
+func (m *machine) scalar(v any) error {
+	start := m.b.Len()
+	if err := m.encoder.Encode(v); err != nil {
+		return err
+	}
+	m.b.Truncate(m.b.Len() - 1) // the newline
+	written := m.b.Bytes()[start:]
+	if bytes.IndexByte(written, 0x7f) < 0 && bytes.IndexByte(written, 0xc2) < 0 {
+		return nil
+	}
+	text := string(written)
+	m.b.Truncate(start)
+	for _, r := range text {
+		if r >= 0x7f && r < 0xa0 {
+			fmt.Fprintf(&m.b, `\u%04x`, r)
+		} else {
+			m.b.WriteRune(r)
 		}
-		b.WriteByte('\n')
-		if err := object(&b, row); err != nil {
+	}
+	return nil
+}
+
+func (m *machine) object(row any) error {
+	v := reflect.ValueOf(row)
+	for i, c := range m.columns {
+		m.b.WriteByte("{,"[min(i, 1)])
+		m.b.WriteString(`"` + c.key + `":`)
+		if err := m.scalar(machineValue(v.Field(c.field).Interface())); err != nil {
 			return err
 		}
 	}
-	if len(rows) > 0 {
-		b.WriteByte('\n')
+	m.b.WriteByte('}')
+	return nil
+}
+
+// writeJSON writes one row a line, so that the array can be read by eye and by grep too.
+func writeJSON[T any](w io.Writer, rows []T) error {
+	m := newMachine(reflect.TypeFor[T]())
+	for i, row := range rows {
+		m.b.WriteString([]string{"[\n", ",\n"}[min(i, 1)])
+		if err := m.object(row); err != nil {
+			return err
+		}
 	}
-	b.WriteString("]\n")
-	_, err := w.Write(b.Bytes())
+	if len(rows) == 0 {
+		m.b.WriteByte('[')
+	} else {
+		m.b.WriteByte('\n')
+	}
+	m.b.WriteString("]\n")
+	_, err := w.Write(m.b.Bytes())
 	return err
 }
 
 // Line writes one row as one JSON object on one line, for streams.
 func Line(w io.Writer, row any) error {
-	var b bytes.Buffer
-	if err := object(&b, row); err != nil {
+	m := newMachine(reflect.TypeOf(row))
+	if err := m.object(row); err != nil {
 		return err
 	}
-	b.WriteByte('\n')
-	_, err := w.Write(b.Bytes())
+	m.b.WriteByte('\n')
+	_, err := w.Write(m.b.Bytes())
 	return err
-}
-
-func object(b *bytes.Buffer, row any) error {
-	v := reflect.ValueOf(row)
-	b.WriteByte('{')
-	for i, c := range columnsOf(v.Type()) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if err := scalar(b, c.key); err != nil {
-			return err
-		}
-		b.WriteByte(':')
-		if err := scalar(b, machineValue(v.Field(c.field).Interface())); err != nil {
-			return err
-		}
-	}
-	b.WriteByte('}')
-	return nil
-}
-
-func scalar(b *bytes.Buffer, v any) error {
-	e := json.NewEncoder(b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	b.Truncate(b.Len() - 1) // the newline
-	return nil
 }
 
 // machineValue is a field's value as programs see it.
@@ -89,15 +108,23 @@ func machineValue(v any) any {
 	return v
 }
 
+// writeYAML writes the same. All strings are quoted, as JSON quotes them: then none is taken
+// for a number, a date or a yes.
 func writeYAML[T any](w io.Writer, rows []T) error {
-	var b bytes.Buffer
-	if err := writeJSON(&b, rows); err != nil {
-		return err
+	m := newMachine(reflect.TypeFor[T]())
+	for _, row := range rows {
+		v := reflect.ValueOf(row)
+		for i, c := range m.columns {
+			m.b.WriteString([]string{"- ", "  "}[min(i, 1)] + c.key + ": ")
+			if err := m.scalar(machineValue(v.Field(c.field).Interface())); err != nil {
+				return err
+			}
+			m.b.WriteByte('\n')
+		}
 	}
-	text, err := yaml.JSONToYAML(b.Bytes())
-	if err != nil {
-		return err
+	if len(rows) == 0 {
+		m.b.WriteString("[]\n")
 	}
-	_, err = w.Write(text)
+	_, err := w.Write(m.b.Bytes())
 	return err
 }

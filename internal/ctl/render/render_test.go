@@ -1,9 +1,12 @@
 package render
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 type row struct {
@@ -61,13 +64,13 @@ func TestFormats(t *testing.T) {
 ]
 `},
 		{"json of nothing", nil, Options{Format: JSON}, "[]\n"},
-		{"yaml", rows[1:], Options{Format: YAML}, `- job: 0
+		{"yaml", rows[1:], Options{Format: YAML}, `- node: "n2"
+  unit: "bad"
+  job: 0
   last_seen: ""
-  node: n2
-  note: "evil\e[2J\nü"
   ok: false
   tags: []
-  unit: bad
+  note: "evil\u001b[2J\nü"
 `},
 		{"yaml of nothing", nil, Options{Format: YAML}, "[]\n"},
 		{"table", rows, Options{Header: true}, `
@@ -97,6 +100,24 @@ n2     bad           -  -                    no   -
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// TestYAMLIsTheJSON reads both with a YAML parser.
+func TestYAMLIsTheJSON(t *testing.T) {
+	odd := append(rows, row{Node: "yes", Unit: "0755", Note: "- x: #y\u2028 'z' \"q\" \\ \U0001f600 \x7f", Tags: []string{"null", "~", "2024-01-01"}})
+	var fromYAML, fromJSON []map[string]any
+	if err := yaml.UnmarshalStrict([]byte(write(t, odd, Options{Format: YAML})), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict([]byte(write(t, odd, Options{Format: JSON})), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(fromYAML, fromJSON) {
+		t.Errorf("YAML is\n%v\nJSON is\n%v", fromYAML, fromJSON)
+	}
+	if fromYAML[2]["node"] != "yes" || fromYAML[2]["unit"] != "0755" {
+		t.Errorf("strings became something else: %v", fromYAML[2])
 	}
 }
 
