@@ -32,6 +32,7 @@ type Agent struct {
 	conn    connection
 	jobs    jobs
 	watched watched
+	alone   alone
 	// watching is what waits until systemd knows which signals are wanted.
 	watching []func()
 

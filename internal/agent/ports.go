@@ -124,6 +124,12 @@ type Config struct {
 	// QuietAfter is the number of failed tries after which an unchanged reason is logged
 	// no more; at most 0 is never.
 	QuietAfter int
+	// ExitOnDisconnect is how long the agent may be without a manager before Fail is called.
+	ExitOnDisconnect time.Duration
+	// OnDisconnectUnit is started when the agent has been without a manager for
+	// OnDisconnectUnitAfter, 0 being at once; "" is none.
+	OnDisconnectUnit      string
+	OnDisconnectUnitAfter time.Duration
 	// Facts are told to the manager beside those of systemd.
 	Facts map[string]wire.Value
 	// CheckAddress refuses what is no D-Bus address, for SwitchManager.
@@ -132,4 +138,6 @@ type Config struct {
 	// are called on the core's goroutine and do not block.
 	SetLogLevel func(level string) error
 	Shutdown    func()
+	// Fail ends the agent as failed, for a reason. As Shutdown it does not block.
+	Fail func(error)
 }

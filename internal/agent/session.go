@@ -84,6 +84,13 @@ func (c *connection) presentAddress() string {
 }
 
 func (a *Agent) move(to sessionState, why string) {
+	from := a.conn.state.Is
+	switch {
+	case to == sessionOnline || to == sessionStopped:
+		a.notAlone()
+	case from == sessionOnline || from == machine.New:
+		a.beAlone()
+	}
 	a.conn.state.Transition(&sessionMachine, to, a.log, why,
 		slog.Uint64(keySession, uint64(a.conn.session)), slog.String(keyAddress, a.conn.presentAddress()))
 }
@@ -323,6 +330,9 @@ func (a *Agent) switchManager(address string) error {
 func (a *Agent) reconfigure(cfg Config) {
 	before, at, old := a.conn.addresses, a.conn.at, a.cfg
 	a.configure(cfg)
+	if a.conn.state.Is != sessionOnline {
+		a.armAlone()
+	}
 	if slices.Equal(old.Addresses, cfg.Addresses) {
 		// SwitchManager holds until the addresses are configured anew.
 		a.conn.addresses, a.conn.at = before, at

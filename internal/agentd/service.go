@@ -98,7 +98,9 @@ func (s *service) coreConfig() agent.Config {
 			wire.FactAgentVersion: peer.MustValue(version.Short()),
 			wire.FactFeatures:     peer.MustValue([]string{}),
 		},
-		CheckAddress: checkAddress, SetLogLevel: s.setLogLevel, Shutdown: s.env.Shutdown,
+		ExitOnDisconnect: c.ExitOnDisconnect,
+		OnDisconnectUnit: c.OnDisconnectUnit, OnDisconnectUnitAfter: c.OnDisconnectUnitAfter,
+		CheckAddress: checkAddress, SetLogLevel: s.setLogLevel, Shutdown: s.env.Shutdown, Fail: s.env.Fail,
 	}
 }
 

@@ -139,6 +139,9 @@ type errSignal struct{ os.Signal }
 
 func (e errSignal) Error() string { return "got " + e.String() }
 
+// errFailed is why a daemon ends that cannot go on.
+type errFailed struct{ error }
+
 var errAsked = errors.New("asked to shut down")
 
 func (p *process[C]) run(ctx context.Context, cfg C) int {
@@ -151,6 +154,7 @@ func (p *process[C]) run(ctx context.Context, cfg C) int {
 	go watch(ctx, signals, reload, end)
 
 	p.env.Shutdown = func() { end(errAsked) }
+	p.env.Fail = func(reason error) { end(errFailed{reason}) }
 	p.env.Status = func(text string) { p.tell(p.system.Status(text)) }
 	p.log.Info("starting", "version", version.Short())
 	for _, note := range p.spec.Common(cfg).Notes {
@@ -168,6 +172,12 @@ func (p *process[C]) run(ctx context.Context, cfg C) int {
 	p.tell(p.system.Ready(""))
 	p.serve(ctx, service, reload)
 	p.tell(p.system.Stopping(""))
+	var failed errFailed
+	if errors.As(context.Cause(ctx), &failed) {
+		p.log.Error("stopping", "reason", failed)
+		p.stop(service, stopTime)
+		return ExitFailed
+	}
 	p.log.Info("stopping", "reason", context.Cause(ctx))
 	p.stop(service, stopTime)
 	return ExitOK

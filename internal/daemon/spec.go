@@ -66,6 +66,9 @@ type Env struct {
 	Options config.Options // as the configuration was loaded with
 	// Shutdown ends the daemon as SIGTERM does. It does not block.
 	Shutdown func()
+	// Fail ends the daemon in the same order, but as failed: exit code 1, and the reason in
+	// the log. It does not block.
+	Fail func(reason error)
 	// Status tells systemd, in one line, what the daemon is doing. It waits a second at most.
 	Status func(string)
 }
