@@ -45,6 +45,7 @@ type Unit struct {
 	Load        string // "loaded" where empty
 	Active      string // "inactive" where empty
 	Sub         string
+	Followed    string // the unit that this one is another name of
 	FileState   string
 	// Properties are values as parseValue reads them, by name; a name may be "Service.Result"
 	// to say of which interface it is, else it is of the Unit interface.

@@ -178,7 +178,7 @@ func (n *Node) rows(states, patterns []string) []unitRow {
 			inState = inState || s == u.Load || s == u.Active || s == u.Sub
 		}
 		if inState && matches(patterns, u.Name) {
-			rows = append(rows, unitRow{u.Name, u.Description, u.Load, u.Active, u.Sub, "", dbus.ObjectPath(wire.UnitPath(u.Name)), 0, "", "/"})
+			rows = append(rows, unitRow{u.Name, u.Description, u.Load, u.Active, u.Sub, u.Followed, dbus.ObjectPath(wire.UnitPath(u.Name)), 0, "", "/"})
 		}
 	}
 	return rows
