@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -118,7 +117,7 @@ func TestDaemonsThatDie(t *testing.T) {
 		before := on(t, n, "systemctl", "show", "-P", "InvocationID", "slow.service")
 		do(t, f.Boss.Signal(within(t), "ctrl-manager", "SIGKILL"))
 		waiting.ends(t, 1)
-		do(t, waitManager(t, f))
+		do(t, f.WaitManager(within(t)))
 		do(t, f.WaitOnline(within(t), "node1", true))
 		if after := on(t, n, "systemctl", "show", "-P", "InvocationID", "slow.service"); after != before {
 			t.Error("the death of the manager has changed the unit")
@@ -149,7 +148,7 @@ func TestDaemonsThatDie(t *testing.T) {
 	})
 	t.Run("bus-restart", func(t *testing.T) {
 		on(t, f.Boss, "systemctl", "restart", "dbus.service")
-		do(t, waitManager(t, f))
+		do(t, f.WaitManager(within(t)))
 		must(t, f, 0, []string{"online"}, "list-nodes")
 		must(t, f, 0, nil, "start", "node1", "fast")
 		if restarts := on(t, f.Boss, "systemctl", "show", "-P", "NRestarts", "ctrl-manager"); restarts != "1" { // the kill above
@@ -184,22 +183,6 @@ func TestDaemonsThatDie(t *testing.T) {
 		}
 		must(t, f, 1, []string{"ctrl-manager", "systemctl start"}, "list-nodes")
 	})
-}
-
-// waitManager waits until the manager answers on the bus.
-func waitManager(t *testing.T, f *fleet.Fleet) error {
-	ctx := within(t)
-	for {
-		r, err := f.Boss.Exec(ctx, "busctl", "get-property", "org.example.ctrl1", "/org/example/ctrl1", "org.example.ctrl1.Manager", "Status")
-		if err == nil && r.Code == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the manager did not come back: %s", r.Stderr)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 func TestJobsThatMeet(t *testing.T) {

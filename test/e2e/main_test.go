@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -143,23 +142,10 @@ func active(t *testing.T, n *lab.Node, unit string) string {
 	return on(t, n, "systemctl", "show", "-P", "ActiveState", "--", unit)
 }
 
-// await waits until a unit has a state, by systemd's own events: a change of the unit makes
-// busctl's monitor print, and the state is looked at again.
+// await waits until a unit has one of these states.
 func await(t *testing.T, n *lab.Node, unit string, states ...string) {
 	t.Helper()
-	ctx := within(t)
-	for {
-		got, err := n.Run(ctx, "systemctl", "show", "-P", "ActiveState", "--", unit)
-		if err != nil {
-			t.Fatalf("%s did not become %v: %v", unit, states, err)
-		}
-		if slices.Contains(states, strings.TrimSpace(got)) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s did not become %v, it is %s", unit, states, got)
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := fleet.WaitUnit(within(t), n, unit, states...); err != nil {
+		t.Fatal(err)
 	}
 }

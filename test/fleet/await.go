@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -24,56 +26,118 @@ func (f *Fleet) WaitOnline(ctx context.Context, node string, online bool) error 
 	if online {
 		want = wire.NodeOnline
 	}
-	return awaitStatus(ctx, f.Boss, statusOf{wire.BusName, wire.NodePath(node), wire.NodeInterface}, want)
+	return awaitProperty(ctx, f.Boss, property{wire.BusName, dbus.ObjectPath(wire.NodePath(node)), wire.NodeInterface, "Status"}, want)
 }
 
 // WaitAgent waits until a node's agent says that it is connected to the manager.
 func (f *Fleet) WaitAgent(ctx context.Context, node string) error {
-	return awaitStatus(ctx, f.Nodes[node], statusOf{wire.AgentBusName, wire.RootPath, wire.AgentInterface}, wire.NodeOnline)
+	return awaitProperty(ctx, f.Nodes[node], property{wire.AgentBusName, dbus.ObjectPath(wire.RootPath), wire.AgentInterface, "Status"}, wire.NodeOnline)
 }
 
-// statusOf is an object with a property Status that emits its changes.
-type statusOf struct {
+// WaitManager waits until the manager is on the bus of its machine and answers.
+func (f *Fleet) WaitManager(ctx context.Context) error {
+	status := property{wire.BusName, dbus.ObjectPath(wire.RootPath), wire.ManagerInterface, "Status"}
+	rules := []dbus.MatchOption{dbus.WithMatchInterface(dbusInterface), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, wire.BusName)}
+	return await(ctx, f.Boss, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
+		var owned bool
+		if err := bus.BusObject().CallWithContext(ctx, dbusInterface+".NameHasOwner", 0, wire.BusName).Store(&owned); err != nil {
+			return "", err
+		}
+		if !owned {
+			return wire.BusName + " has no owner", nil
+		}
+		_, err := status.get(ctx, bus)
+		return "", err
+	})
+}
+
+// WaitUnit waits until a unit of a node has one of these active states, by systemd's word.
+func WaitUnit(ctx context.Context, n *lab.Node, unit string, states ...string) error {
+	const name, path = wire.SystemdName, "/org/freedesktop/systemd1"
+	// Not the signals of the Manager interface: looking at a unit that is not loaded makes some.
+	rules := []dbus.MatchOption{dbus.WithMatchSender(name), dbus.WithMatchPathNamespace(path), dbus.WithMatchInterface(wire.PropertiesInterface)}
+	subscribed := false
+	return await(ctx, n, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
+		manager := bus.Object(name, path)
+		if !subscribed {
+			if err := manager.CallWithContext(ctx, name+".Manager.Subscribe", 0).Err; err != nil {
+				return "", err
+			}
+			subscribed = true
+		}
+		var object dbus.ObjectPath
+		if err := manager.CallWithContext(ctx, name+".Manager.LoadUnit", 0, unit).Store(&object); err != nil {
+			return "", err
+		}
+		state, err := property{name, object, name + ".Unit", "ActiveState"}.get(ctx, bus)
+		if err != nil || slices.Contains(states, state) {
+			return "", err
+		}
+		return fmt.Sprintf("%s is %s, not %s", unit, state, strings.Join(states, " or ")), nil
+	})
+}
+
+const (
+	dbusInterface = "org.freedesktop.DBus"
+	waitLimit     = 30 * time.Second
+)
+
+// property is a property of type string.
+type property struct {
 	name  string
-	path  wire.ObjectPath
+	path  dbus.ObjectPath
 	iface string
+	key   string
 }
 
-func awaitStatus(ctx context.Context, on *lab.Node, of statusOf, want string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+func (p property) get(ctx context.Context, bus *dbus.Conn) (string, error) {
+	var value dbus.Variant
+	err := bus.Object(p.name, p.path).CallWithContext(ctx, wire.PropertiesInterface+".Get", 0, p.iface, p.key).Store(&value)
+	text, _ := value.Value().(string)
+	return text, err
+}
+
+func awaitProperty(ctx context.Context, n *lab.Node, p property, want string) error {
+	rules := []dbus.MatchOption{dbus.WithMatchObjectPath(p.path), dbus.WithMatchInterface(wire.PropertiesInterface)}
+	return await(ctx, n, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
+		value, err := p.get(ctx, bus)
+		if err != nil || value == want {
+			return "", err
+		}
+		return fmt.Sprintf("%s of %s is %s, not %s", p.key, p.path, value, want), nil
+	})
+}
+
+// await looks, on the bus of a node, for what is still missing: at first, and again after
+// each signal that matches the rules.
+func await(ctx context.Context, n *lab.Node, rules []dbus.MatchOption, look func(context.Context, *dbus.Conn) (missing string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
-	bus, err := Bus(ctx, on)
+	bus, err := Bus(ctx, n)
 	if err != nil {
-		return err
+		return fmt.Errorf("the bus of %s: %w", n.Name, err)
 	}
 	defer bus.Close()
 	signals := make(chan *dbus.Signal, 1024)
 	bus.Signal(signals)
-	path := dbus.ObjectPath(of.path)
-	if err := bus.AddMatchSignalContext(ctx, dbus.WithMatchObjectPath(path),
-		dbus.WithMatchInterface(wire.PropertiesInterface)); err != nil {
-		return err
+	if err := bus.AddMatchSignalContext(ctx, rules...); err != nil {
+		return fmt.Errorf("the bus of %s: %w", n.Name, err)
 	}
-	var status dbus.Variant
-	get := bus.Object(of.name, path).CallWithContext(ctx, wire.PropertiesInterface+".Get", 0, of.iface, "Status")
-	if err := get.Store(&status); err != nil {
-		return err
-	}
-	for status.Value() != want {
+	for {
+		missing, err := look(ctx, bus)
+		if err != nil {
+			return fmt.Errorf("on %s: %w", n.Name, err)
+		}
+		if missing == "" {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s on %s is %v, not %s: %w", of.path, on.Name, status.Value(), want, ctx.Err())
-		case s, open := <-signals:
+			return fmt.Errorf("on %s: %s: %w", n.Name, missing, ctx.Err())
+		case _, open := <-signals:
 			if !open {
-				return errors.New("the bus has gone")
-			}
-			if len(s.Body) < 2 || s.Path != path {
-				continue
-			}
-			if changed, ok := s.Body[1].(map[string]dbus.Variant); ok && changed["Status"].Value() != nil {
-				status = changed["Status"]
+				return errors.New("the bus of " + n.Name + " has gone")
 			}
 		}
 	}
-	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"example.org/ctrl/internal/lab"
@@ -83,35 +83,14 @@ func (f *Fleet) up(ctx context.Context) error {
 			return err
 		}
 		f.Nodes[name] = n
-		if !contains(f.opt.Offline, name) {
+		if !slices.Contains(f.opt.Offline, name) {
 			boot = append(boot, n)
 		}
 	}
-	if err := bootAll(ctx, append(boot, f.Boss)); err != nil {
+	if err := lab.BootAll(ctx, append(boot, f.Boss)...); err != nil {
 		return err
 	}
 	return f.start(ctx, boot)
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
-}
-
-func bootAll(ctx context.Context, nodes []*lab.Node) error {
-	failed := make(chan error, len(nodes))
-	for _, n := range nodes {
-		go func() { failed <- n.Boot(ctx) }()
-	}
-	var errs []error
-	for range nodes {
-		errs = append(errs, <-failed)
-	}
-	return errors.Join(errs...)
 }
 
 // start starts the daemons; Type=notify makes systemctl return when they are ready.
@@ -119,54 +98,21 @@ func (f *Fleet) start(ctx context.Context, nodes []*lab.Node) error {
 	if _, err := f.Boss.Run(ctx, "systemctl", "start", "ctrl-manager"); err != nil {
 		return err
 	}
+	failed := make(chan error, len(nodes))
 	for _, n := range nodes {
-		if _, err := n.Run(ctx, "systemctl", "start", "ctrl-agent"); err != nil {
-			return err
-		}
+		go func() {
+			_, err := n.Run(ctx, "systemctl", "start", "ctrl-agent")
+			if err == nil {
+				err = f.WaitOnline(ctx, n.Name, true)
+			}
+			failed <- err
+		}()
 	}
-	for _, n := range nodes {
-		if err := f.WaitOnline(ctx, n.Name, true); err != nil {
-			return err
-		}
+	var errs []error
+	for range nodes {
+		errs = append(errs, <-failed)
 	}
-	return nil
-}
-
-// install puts the product and the scenario's units where every node finds them.
-func (f *Fleet) install(dir string) error {
-	top, err := Top()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command("make", "-s", "-C", top, "install", "DESTDIR="+dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make install: %w: %s", err, out)
-	}
-	for name, text := range f.opt.Units {
-		path := filepath.Join(dir, "usr/lib/systemd/system", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Top is the repository's top folder.
-func Top() (string, error) {
-	dir, err := os.Getwd()
-	for err == nil {
-		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
-			return dir, nil
-		}
-		if dir == "/" {
-			return "", errors.New("not inside the repository: no go.mod here or above")
-		}
-		dir = filepath.Dir(dir)
-	}
-	return "", err
+	return errors.Join(errs...)
 }
 
 func (f *Fleet) configureManager() error {
