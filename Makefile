@@ -58,6 +58,7 @@ check: ## What every change must pass: format, vet, staticcheck, generated files
 	$(GO) test -count=1 ./test -run 'Test(Imports|Rules|Tokens|Packages|Bus)'
 
 test: ## All tests: tables and the whole product in one process with -race, then real systemd
+	@$(GO) run ./test/labctl check
 	CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACE_PACKAGES)
 	$(GO) test -count=1 -timeout 9m ./test/e2e
 
