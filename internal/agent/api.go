@@ -33,6 +33,7 @@ type Agent struct {
 	jobs    jobs
 	watched watched
 	alone   alone
+	metered bool // in the present session
 	// watching is what waits until systemd knows which signals are wanted.
 	watching []func()
 
@@ -164,6 +165,15 @@ func (a *Agent) Subscribe(s Session, pattern string, reply func([]UnitRow, error
 // Unsubscribe ends what Subscribe began.
 func (a *Agent) Unsubscribe(s Session, pattern string) {
 	a.post(func() { a.unsubscribe(s, pattern) }, ignore)
+}
+
+// SetMetrics is the manager switching metrics on or off for the rest of session s.
+func (a *Agent) SetMetrics(s Session, on bool) {
+	a.post(func() {
+		if a.current(s) == nil {
+			a.metered = on
+		}
+	}, ignore)
 }
 
 // Closed says that the link of session s has died.

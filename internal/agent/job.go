@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"example.org/ctrl/internal/machine"
 	"example.org/ctrl/internal/wire"
@@ -48,6 +49,7 @@ type job struct {
 	req     JobRequest
 	state   machine.State[jobState]
 	systemd uint32
+	began   time.Time     // when systemd was asked
 	cancels []func(error) // asked for before systemd had answered
 }
 
@@ -99,6 +101,7 @@ func (a *Agent) askJob(s Session, req JobRequest, reply func(error)) {
 	j := &job{id: req.ID, req: req, state: machine.State[jobState]{Is: machine.New}}
 	a.jobs.byID[j.id] = j
 	a.moveJob(j, jobAsking, "the manager asked for it")
+	j.began = time.Now()
 	a.systemd.StartJob(req, a.cfg.CallTimeout, func(id uint32, err error) {
 		a.later(func() {
 			// A job of a lost session goes on in systemd, but nobody is told of it any more.
@@ -163,7 +166,18 @@ func (a *Agent) jobRemoved(id uint32, result string) {
 		delete(a.jobs.byID, j.id)
 		a.moveJob(j, jobEnded, "JobRemoved")
 		a.conn.link.JobDone(j.id, result)
+		if a.metered {
+			a.conn.link.JobMetrics(j.req.Unit, j.req.method(), time.Since(j.began))
+		}
 	}
+}
+
+// method is the D-Bus method by which the job was asked for.
+func (r *JobRequest) method() string {
+	if r.Transient != nil {
+		return "StartTransientUnit"
+	}
+	return r.Verb.Method()
 }
 
 func (a *Agent) cancelJob(s Session, id uint32, reply func(error)) {

@@ -274,3 +274,24 @@ func TestCalls(t *testing.T) {
 		}
 	})
 }
+
+func TestMetricsOfJobs(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		run := func(id uint32) {
+			w.start(l.session, id, wire.Start, "a.service")
+			w.answer("StartUnit a.service", int(id)+70, nil)
+			time.Sleep(time.Second)
+			l.hear()
+			w.a.SystemdJobRemoved(id+70, "a.service", "done")
+		}
+		run(1)
+		w.expect("systemd< StartUnit a.service", "answer 1 ok", "JobDone 1 done")
+		w.a.SetMetrics(l.session, true)
+		run(2)
+		w.expect("systemd< StartUnit a.service", "answer 2 ok", "JobDone 2 done", "JobMetrics a.service StartUnit 1s")
+		w.a.SetMetrics(l.session+1, false) // of no session
+		run(3)
+		w.expect("systemd< StartUnit a.service", "answer 3 ok", "JobDone 3 done", "JobMetrics a.service StartUnit 1s")
+	})
+}

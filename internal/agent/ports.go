@@ -67,6 +67,7 @@ type ManagerLink interface {
 	UnitStateChanged(unit, active, sub, reason string)
 	UnitPropertiesChanged(unit, iface string, changed map[string]wire.Value)
 	UnitAlias(UnitRow)
+	JobMetrics(unit, method string, took time.Duration)
 	// LastReceived is when anything last arrived from the manager. Safe from any goroutine.
 	LastReceived() time.Time
 	// Close ends the connection. Agent.Closed follows, once, also if the manager closed first.

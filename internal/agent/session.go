@@ -194,6 +194,7 @@ func (a *Agent) registered(session Session, w Welcome, err error) {
 	a.jobs, a.watched = newJobs(), newWatched()
 	a.log.Info("connected to the manager", keyAddress, c.presentAddress(), keySession, session, "node", a.cfg.Node)
 	a.applyLogLevel(w.LogLevel)
+	a.metered = w.Metrics
 	a.startPulse(w)
 	c.settled = a.loop.After(settleTime, func() { c.failures = 0 })
 	a.events.StatusChanged(a.info())

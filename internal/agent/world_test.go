@@ -204,6 +204,9 @@ func (l *link) UnitPropertiesChanged(u, iface string, changed map[string]wire.Va
 func (l *link) UnitAlias(r UnitRow) {
 	l.w.note("UnitAlias %s %s %s %s", r.Asked, r.ID, r.Active, r.Sub)
 }
+func (l *link) JobMetrics(u, method string, took time.Duration) {
+	l.w.note("JobMetrics %s %s %v", u, method, took)
+}
 func (l *link) LastReceived() time.Time { return *l.last.Load() }
 func (l *link) Close(reason string) {
 	l.w.note("close")

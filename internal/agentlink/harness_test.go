@@ -47,7 +47,7 @@ func (f *fakeCore) Register(r manager.Registration, reply func(manager.Welcome, 
 			return
 		}
 		f.events <- fmt.Sprintf("register %d %s %s", session, r.Node, r.Identity.Node)
-		reply(manager.Welcome{Session: session, HeartbeatInterval: 2 * time.Second, HeartbeatThreshold: 6 * time.Second}, nil)
+		reply(manager.Welcome{Session: session, HeartbeatInterval: 2 * time.Second, HeartbeatThreshold: 6 * time.Second, Metrics: true}, nil)
 		f.links <- r.Link
 	}()
 }
@@ -66,6 +66,10 @@ func (f *fakeCore) UnitEvent(s manager.Session, e manager.UnitEvent) {
 }
 func (f *fakeCore) UnitAlias(s manager.Session, row manager.UnitRow) {
 	f.events <- fmt.Sprintf("alias %d %v", s, row)
+}
+
+func (f *fakeCore) JobMetrics(s manager.Session, unit, method string, took time.Duration) {
+	f.events <- fmt.Sprintf("metrics %d %s %s %v", s, unit, method, took)
 }
 
 func (f *fakeCore) want(t *testing.T, wanted ...string) {

@@ -182,7 +182,7 @@ func (l *link) welcome(w manager.Welcome) wire.Raw {
 		wire.SessionHeartbeatInterval:  peer.MustValue(uint64(w.HeartbeatInterval.Microseconds())),
 		wire.SessionHeartbeatThreshold: peer.MustValue(uint64(w.HeartbeatThreshold.Microseconds())),
 		wire.SessionLogLevel:           peer.MustValue(own.LogLevel),
-		wire.SessionMetrics:            peer.MustValue(own.Metrics),
+		wire.SessionMetrics:            peer.MustValue(w.Metrics),
 	})
 }
 
@@ -280,6 +280,13 @@ func (l *link) Unsubscribe(pattern string) {
 			Path: wire.InternalPath, Interface: wire.InternalAgentInterface, Member: wire.MemberUnsubscribe, Body: body,
 		})
 	}
+}
+
+// SetMetrics needs no answer: whether it came shows in the reports.
+func (l *link) SetMetrics(on bool) {
+	l.conn.Send(peer.Call{
+		Path: wire.InternalPath, Interface: wire.InternalAgentInterface, Member: wire.MemberSetMetrics, Body: peer.MustEncode(on),
+	})
 }
 
 func (l *link) Heartbeat() { l.signal(wire.MemberHeartbeat, wire.Raw{}) }

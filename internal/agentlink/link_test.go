@@ -18,7 +18,7 @@ import (
 func TestSession(t *testing.T) {
 	core, l := newFakeCore(), listen(t)
 	set := plain()
-	set.Session = Session{Features: []string{"monitors"}, LogLevel: "debug", Metrics: true}
+	set.Session = Session{Features: []string{"monitors"}, LogLevel: "debug"}
 	serve(t, core, set, l)
 	a := dbus(t, dial(t, l), noCalls)
 	session, err := a.register(t.Context(), "node1")

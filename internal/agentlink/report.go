@@ -2,11 +2,15 @@ package agentlink
 
 import (
 	"fmt"
+	"time"
 
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
 )
+
+// maxMetric bounds a time that an agent claims: a year, in microseconds.
+const maxMetric = 365 * 24 * 3600 * 1_000_000
 
 // reports are the signals of an agent that has registered. An error is a breach of the
 // protocol.
@@ -48,6 +52,15 @@ var reports = map[string]func(*link, *peer.Message) error{
 			return err
 		}
 		l.core.UnitAlias(l.session, row)
+		return nil
+	},
+	wire.MemberJobMetrics: func(l *link, m *peer.Message) error {
+		var unit, method string
+		var us uint64
+		if err := peer.Decode(m.Body, &unit, &method, &us); err != nil {
+			return err
+		}
+		l.core.JobMetrics(l.session, unit, method, time.Duration(min(us, maxMetric))*time.Microsecond)
 		return nil
 	},
 	wire.MemberClosing: func(l *link, m *peer.Message) error {

@@ -25,6 +25,7 @@ type Core interface {
 	JobDone(s manager.Session, job uint32, result string)
 	UnitEvent(s manager.Session, e manager.UnitEvent)
 	UnitAlias(s manager.Session, row manager.UnitRow)
+	JobMetrics(s manager.Session, unit, method string, took time.Duration)
 }
 
 // Settings may change while the server runs; connections that are there keep what they have.
@@ -43,7 +44,6 @@ type Settings struct {
 type Session struct {
 	Features []string
 	LogLevel string // "" leaves the agent's own
-	Metrics  bool
 }
 
 // Server accepts agents on any number of listeners. What one peer does, or fails to do,

@@ -328,6 +328,19 @@ func (c *Cluster) PeerRemoved(monitor uint32, peer, reason string) {}
 // MonitorRemoved implements manager.Events.
 func (c *Cluster) MonitorRemoved(monitor uint32) {}
 
+// MetricsChanged implements manager.Events.
+func (c *Cluster) MetricsChanged(on bool) {}
+
+// StartJobMetrics implements manager.Events.
+func (c *Cluster) StartJobMetrics(j manager.JobInfo, took, unit time.Duration) {
+	c.note("start metrics %s %s %v", j.Node, j.Unit, took)
+}
+
+// AgentJobMetrics implements manager.Events.
+func (c *Cluster) AgentJobMetrics(node, unit, method string, took time.Duration) {
+	c.note("agent metrics %s %s %s %v", node, unit, method, took)
+}
+
 // log fails the test when a program logs a mistake.
 func (c *Cluster) log(program string) *slog.Logger {
 	return slog.New(&mistakes{t: c.t, program: program})

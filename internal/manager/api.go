@@ -35,8 +35,9 @@ type Manager struct {
 	lastSubscription uint32
 	lastPeer         uint32
 
-	status string
-	over   bool
+	status  string
+	metered bool
+	over    bool
 
 	tick      *loop.Timer
 	tickEvery time.Duration
@@ -214,7 +215,7 @@ func (m *Manager) Nodes(reply func([]NodeInfo)) {
 // ended.
 func (m *Manager) Snapshot(reply func(Snapshot)) {
 	m.post(func() {
-		reply(Snapshot{Status: m.status, Nodes: infos(m.nodes), Jobs: m.listJobs(), Monitors: m.listMonitors()})
+		reply(Snapshot{Status: m.status, Nodes: infos(m.nodes), Jobs: m.listJobs(), Monitors: m.listMonitors(), Metrics: m.metered})
 	}, func(error) { reply(Snapshot{Status: wire.StatusDown}) })
 }
 

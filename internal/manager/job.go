@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"example.org/ctrl/internal/machine"
 	"example.org/ctrl/internal/unit"
@@ -59,6 +60,8 @@ type job struct {
 	state   machine.State[jobState]
 	// callers wait for systemd's answer while the job is being asked for.
 	callers []func(id uint32, err error)
+	// began is when it was asked for, zero where metrics were off then.
+	began time.Time
 	// cancels are the cancellations that wait for it.
 	cancels []uint64
 }
@@ -162,6 +165,9 @@ func (m *Manager) addJob(s *session, req JobRequest, a action, reply func(uint32
 		return
 	}
 	j := &job{id: m.newJobID(), session: s, req: req, state: machine.State[jobState]{Is: machine.New}}
+	if m.metered {
+		j.began = time.Now()
+	}
 	if a == wait {
 		m.move(j, jobWaiting, "systemd has another job of the unit")
 		m.keep(j)
@@ -298,6 +304,7 @@ func (m *Manager) end(j *job, result, why string) {
 	m.events.JobRemoved(info, result)
 	m.failCancels(j)
 	m.dispatch(j.session, j.req.Unit)
+	m.measure(j, info)
 }
 
 // dispatch hands the next waiting job of a unit to systemd where systemd has none.

@@ -38,6 +38,8 @@ type AgentLink interface {
 	Subscribe(pattern string, timeout time.Duration, done func([]UnitRow, error))
 	// Unsubscribe ends what Subscribe began.
 	Unsubscribe(pattern string)
+	// SetMetrics switches the agent's metrics on or off; it then reports Manager.JobMetrics.
+	SetMetrics(on bool)
 	// Heartbeat sends one sign of life.
 	Heartbeat()
 	// LastReceived is when anything last arrived from the agent, with a monotonic reading, so
@@ -67,6 +69,13 @@ type Events interface {
 	PeerRemoved(monitor uint32, peer, reason string)
 	// MonitorRemoved follows the end of a monitor.
 	MonitorRemoved(monitor uint32)
+	// MetricsChanged follows SetMetrics.
+	MetricsChanged(on bool)
+	// StartJobMetrics follows the end of a start: took is the time from the call to
+	// JobRemoved, unit that from leaving the inactive state to active, 0 where not known.
+	StartJobMetrics(job JobInfo, took, unit time.Duration)
+	// AgentJobMetrics is what a node measured of one job of its systemd's.
+	AgentJobMetrics(node, unit, method string, took time.Duration)
 }
 
 // UnitEventKind is one of the four signals of a monitor.
@@ -148,6 +157,7 @@ type Snapshot struct {
 	Nodes    []NodeInfo
 	Jobs     []JobInfo
 	Monitors []MonitorInfo
+	Metrics  bool
 }
 
 // Identity is who a peer has proved to be, before it says who it wants to be.
@@ -172,6 +182,7 @@ type Welcome struct {
 	Session            Session
 	HeartbeatInterval  time.Duration
 	HeartbeatThreshold time.Duration
+	Metrics            bool
 }
 
 // NodeReply is one node's answer to a question asked of many.

@@ -55,7 +55,7 @@ func (m *Manager) register(r Registration, reply func(Welcome, error)) {
 	m.noteMachine(n, r)
 	s := m.openSession(n, r)
 	reply(Welcome{
-		Session: s.id, HeartbeatInterval: s.pulse.interval, HeartbeatThreshold: s.pulse.threshold,
+		Session: s.id, HeartbeatInterval: s.pulse.interval, HeartbeatThreshold: s.pulse.threshold, Metrics: m.metered,
 	}, nil)
 	m.attachAll(s)
 	m.updateStatus()

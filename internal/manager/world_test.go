@@ -169,6 +169,11 @@ func (l *link) CancelJob(id uint32, limit time.Duration, done func(error)) {
 }
 
 func (l *link) Call(method string, args wire.Raw, limit time.Duration, done func(wire.Raw, error)) {
+	for _, property := range []string{"InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic"} {
+		if strings.Contains(string(args.Data), property) {
+			method += " " + property
+		}
+	}
 	l.request(method, limit, done)
 }
 
@@ -324,5 +329,13 @@ func (w *world) UnitEvent(e UnitEvent, audience []Audience) {
 
 func (w *world) PeerRemoved(monitor uint32, peer, reason string) {
 	w.note("peer removed %d %s %s", monitor, peer, reason)
+}
+func (l *link) SetMetrics(on bool)      { l.w.note("%s< metrics %v", l.name, on) }
+func (w *world) MetricsChanged(on bool) { w.note("metrics changed %v", on) }
+func (w *world) StartJobMetrics(j JobInfo, took, unit time.Duration) {
+	w.note("start metrics %d %s %v %v", j.ID, j.Unit, took, unit)
+}
+func (w *world) AgentJobMetrics(node, unit, method string, took time.Duration) {
+	w.note("agent metrics %s %s %s %v", node, unit, method, took)
 }
 func (w *world) MonitorRemoved(monitor uint32) { w.note("monitor removed %d", monitor) }

@@ -22,6 +22,8 @@ type Core interface {
 	Node(name string, reply func(manager.NodeInfo, error))
 	Snapshot(reply func(manager.Snapshot))
 	Monitors(reply func([]manager.MonitorInfo))
+	SetMetrics(on bool, reply func(error))
+	Metrics(reply func(on bool))
 	CreateMonitor(owner string, reply func(id uint32, err error))
 	CloseMonitor(owner string, id uint32, reply func(error))
 	Subscribe(owner string, monitor uint32, node string, units []string, reply func(id uint32, err error))
@@ -64,8 +66,8 @@ type Bus struct {
 	lists   gate
 	work    sync.WaitGroup
 
-	root, nodes, jobs, monitors                     *busobject.Class
-	managerIface, nodeIface, jobIface, monitorIface *busobject.Interface
+	root, nodes, jobs, monitors, metrics                          *busobject.Class
+	managerIface, nodeIface, jobIface, monitorIface, metricsIface *busobject.Interface
 }
 
 var _ manager.Events = (*Bus)(nil)
@@ -74,9 +76,10 @@ var _ manager.Events = (*Bus)(nil)
 func New(opt Options) *Bus {
 	b := &Bus{daemon: opt.Daemon, version: opt.Version}
 	b.root, b.nodes, b.jobs, b.monitors = b.managerClass(), b.nodeClass(), b.jobClass(), b.monitorClass()
+	b.metrics = b.metricsClass()
 	b.server = busobject.New(busobject.Options{
 		Address: opt.Address, Name: wire.BusName, Authorizer: opt.Authorizer, Log: opt.Log,
-		Root: b.root, Classes: []*busobject.Class{b.nodes, b.jobs, b.monitors}, List: b.list,
+		Root: b.root, Classes: []*busobject.Class{b.nodes, b.jobs, b.monitors, b.metrics}, List: b.list,
 		ClientGone: func(name string) { b.core.ClientGone(name) }, BusGone: b.busGone,
 	})
 	return b
@@ -108,6 +111,9 @@ func (b *Bus) list(reply func([]busobject.Object)) {
 		}
 		for _, m := range s.Monitors {
 			all = append(all, busobject.Object{Path: wire.MonitorPath(m.ID), Class: b.monitors})
+		}
+		if s.Metrics {
+			all = append(all, b.metricsObject())
 		}
 		reply(all)
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"example.org/ctrl/api"
 	"example.org/ctrl/internal/manager"
@@ -160,6 +161,10 @@ func TestEverySignal(t *testing.T) {
 		e.UnitEvent(manager.UnitEvent{Kind: manager.UnitRemoved}, to)
 		e.UnitEvent(manager.UnitEvent{Kind: manager.UnitStateChanged}, to)
 		e.UnitEvent(manager.UnitEvent{Kind: manager.UnitPropertiesChanged, Properties: samples["a{sv}"]}, to)
+		e.MetricsChanged(true)
+		e.StartJobMetrics(j, time.Second, time.Millisecond)
+		e.AgentJobMetrics("node1", "web.service", "StartUnit", time.Second)
+		e.MetricsChanged(false)
 		e.MonitorRemoved(1)
 		e.PeerRemoved(1, conn.UniqueName(), "enough")
 	})
@@ -168,7 +173,7 @@ func TestEverySignal(t *testing.T) {
 	defer mu.Unlock()
 	for _, name := range api.Names() {
 		for _, s := range api.Load(name).Signals {
-			if name != wire.ManagerInterface && name != wire.NodeInterface && name != wire.JobInterface && name != wire.MonitorInterface {
+			if name != wire.ManagerInterface && name != wire.NodeInterface && name != wire.JobInterface && name != wire.MonitorInterface && name != wire.MetricsInterface {
 				continue
 			}
 			full := name + "." + s.Name

@@ -42,6 +42,7 @@ func (l *fakeLink) Call(method string, _ wire.Raw, _ time.Duration, _ func(wire.
 	l.called <- method
 }
 func (l *fakeLink) Subscribe(string, time.Duration, func([]manager.UnitRow, error)) {}
+func (l *fakeLink) SetMetrics(bool)                                                 {}
 func (l *fakeLink) Unsubscribe(string)                                              {}
 func (l *fakeLink) Heartbeat()                                                      {}
 func (l *fakeLink) LastReceived() time.Time                                         { return time.Now() }

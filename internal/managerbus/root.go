@@ -26,6 +26,8 @@ func (b *Bus) managerClass() *busobject.Class {
 		"GetJob":            {Serve: b.getJob},
 		"CancelJob":         {Serve: b.cancelJob, Find: b.findJob},
 		"CreateMonitor":     {Serve: b.createMonitor},
+		"EnableMetrics":     {Serve: b.setMetrics(true)},
+		"DisableMetrics":    {Serve: b.setMetrics(false)},
 		"SetLogLevel":       {Serve: b.setLogLevel},
 		"Shutdown":          {Serve: b.shutdown},
 	}, map[string]busobject.Getter{

@@ -32,6 +32,7 @@ type fakeCore struct {
 
 	// All below is the loop's, or set before it runs.
 	status  string
+	metrics bool
 	nodes   []manager.NodeInfo
 	jobs    map[uint32]manager.JobInfo
 	lastJob uint32
@@ -322,3 +323,16 @@ func wait[T any](t *testing.T, from <-chan T) (v T) {
 	}
 	return v
 }
+
+// SetMetrics and Metrics: a switch.
+func (f *fakeCore) SetMetrics(on bool, reply func(error)) {
+	f.loop.Post(func() {
+		if f.metrics != on {
+			f.metrics = on
+			f.events.MetricsChanged(on)
+		}
+		reply(nil)
+	})
+}
+
+func (f *fakeCore) Metrics(reply func(bool)) { f.loop.Post(func() { reply(f.metrics) }) }

@@ -33,6 +33,7 @@ type Core interface {
 	Call(s agent.Session, method string, args wire.Raw, reply func(wire.Raw, error))
 	Subscribe(s agent.Session, pattern string, reply func([]agent.UnitRow, error))
 	Unsubscribe(s agent.Session, pattern string)
+	SetMetrics(s agent.Session, on bool)
 	Closed(s agent.Session, err error)
 }
 

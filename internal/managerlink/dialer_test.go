@@ -163,11 +163,12 @@ func (a acceptAll) Register(r manager.Registration, reply func(manager.Welcome, 
 	a.nodes <- r.Node + " " + r.Identity.Node + " " + r.Identity.Address
 	go reply(manager.Welcome{Session: 9, HeartbeatInterval: time.Second, HeartbeatThreshold: 3 * time.Second}, nil)
 }
-func (acceptAll) Closed(manager.Session, string)               {}
-func (acceptAll) JobState(manager.Session, uint32, string)     {}
-func (acceptAll) JobDone(manager.Session, uint32, string)      {}
-func (acceptAll) UnitEvent(manager.Session, manager.UnitEvent) {}
-func (acceptAll) UnitAlias(manager.Session, manager.UnitRow)   {}
+func (acceptAll) Closed(manager.Session, string)                            {}
+func (acceptAll) JobState(manager.Session, uint32, string)                  {}
+func (acceptAll) JobDone(manager.Session, uint32, string)                   {}
+func (acceptAll) UnitEvent(manager.Session, manager.UnitEvent)              {}
+func (acceptAll) UnitAlias(manager.Session, manager.UnitRow)                {}
+func (acceptAll) JobMetrics(manager.Session, string, string, time.Duration) {}
 
 // TestWithAgentlink: both adapters together, with and without TLS on either side.
 func TestWithAgentlink(t *testing.T) {

@@ -55,6 +55,10 @@ func (f *fakeCore) Unsubscribe(s agent.Session, pattern string) {
 	f.events <- fmt.Sprintf("unsubscribe %d %s", s, pattern)
 }
 
+func (f *fakeCore) SetMetrics(s agent.Session, on bool) {
+	f.events <- fmt.Sprintf("metrics %v", on)
+}
+
 func (f *fakeCore) Closed(s agent.Session, err error) {
 	f.events <- fmt.Sprintf("closed %d %v", s, err)
 }

@@ -1,6 +1,8 @@
 package managerlink
 
 import (
+	"time"
+
 	"example.org/ctrl/internal/agent"
 	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
@@ -58,5 +60,25 @@ func (l *link) subscription(m *peer.Message) bool {
 		return true
 	}
 	handle(l, m, pattern)
+	return true
+}
+
+// JobMetrics tells how long one job took.
+func (l *link) JobMetrics(unit, method string, took time.Duration) {
+	l.signal(wire.MemberJobMetrics, unit, method, uint64(took.Microseconds()))
+}
+
+// setMetrics passes the switch on and reports whether the call is it.
+func (l *link) setMetrics(m *peer.Message) bool {
+	if m.Member != wire.MemberSetMetrics {
+		return false
+	}
+	var on bool
+	if err := peer.Decode(m.Body, &on); err != nil {
+		l.conn.ReplyError(m, err)
+		return true
+	}
+	l.core.SetMetrics(l.session, on)
+	l.conn.Reply(m, wire.Raw{})
 	return true
 }

@@ -63,12 +63,14 @@ const (
 
 // Members of the internal interfaces besides the Node verbs.
 const (
-	MemberRegister  = "Register"
-	MemberHeartbeat = "Heartbeat" // a signal, both ways
-	MemberCancelJob = "CancelJob"
-	MemberJobState  = "JobState" // signal (u job, s state)
-	MemberJobDone   = "JobDone"  // signal (u job, s result)
-	MemberClosing   = "Closing"  // signal (s reason), both ways: the last message of a side that ends a session on purpose
+	MemberRegister   = "Register"
+	MemberHeartbeat  = "Heartbeat" // a signal, both ways
+	MemberCancelJob  = "CancelJob"
+	MemberJobState   = "JobState"   // signal (u job, s state)
+	MemberSetMetrics = "SetMetrics" // (b on)
+	MemberJobMetrics = "JobMetrics" // signal (s unit, s method, t microseconds)
+	MemberJobDone    = "JobDone"    // signal (u job, s result)
+	MemberClosing    = "Closing"    // signal (s reason), both ways: the last message of a side that ends a session on purpose
 )
 
 // Members of the internal Agent interface that serve monitors.

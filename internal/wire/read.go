@@ -34,6 +34,30 @@ func (r Raw) FirstStrings() ([]string, bool) {
 	return nil, false
 }
 
+// VariantUint64 is the number in a body of one variant of type "t".
+func (r Raw) VariantUint64() (uint64, bool) {
+	// One byte of length, the signature, its NUL, and the number at the next multiple of 8.
+	if r.Sig != "v" || len(r.Data) != 16 || r.Data[1] != 't' {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(r.Data[8:]), true
+}
+
+// Strings is a body of strings that are known to be valid: names of units, interfaces and
+// properties.
+func Strings(args ...string) Raw {
+	var r Raw
+	for _, s := range args {
+		for len(r.Data)%4 != 0 {
+			r.Data = append(r.Data, 0)
+		}
+		r.Data = binary.LittleEndian.AppendUint32(r.Data, uint32(len(s)))
+		r.Data = append(append(r.Data, s...), 0)
+		r.Sig += "s"
+	}
+	return r
+}
+
 // readString reads a string at an offset that is a multiple of 4, and says where it ends.
 func readString(data []byte, at int) (s string, end int) {
 	n := int(binary.LittleEndian.Uint32(data[at:]))
