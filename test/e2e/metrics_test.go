@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,9 @@ func TestMetrics(t *testing.T) {
 	for len(seen) < 2 {
 		select {
 		case s := <-signals:
-			seen[s.Name[len(wire.MetricsInterface)+1:]] = s.Body
+			if name, ok := strings.CutPrefix(s.Name, wire.MetricsInterface+"."); ok {
+				seen[name] = s.Body
+			}
 		case <-time.After(limit):
 			t.Fatalf("seen only %v", seen)
 		}
