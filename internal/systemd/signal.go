@@ -8,30 +8,31 @@ import (
 	"example.org/ctrl/internal/wire"
 )
 
-// signal takes what systemd sends unasked, on the reader goroutine. Most of it concerns
-// nobody, so the header decides first.
-func (s *Systemd) signal(c *connection, m *peer.Message) {
-	if m.Type != peer.TypeSignal {
-		c.ReplyError(m, peer.UnknownMethod(m))
-		return
+// received takes what comes unasked, on the reader goroutine. Most of it concerns nobody,
+// so the header decides first.
+func (s *Systemd) received(c *connection, conn *peer.Conn, m *peer.Message) {
+	switch {
+	case m.Type != peer.TypeSignal:
+		conn.ReplyError(m, peer.UnknownMethod(m))
+	case c.destination == "" || c.isOwner(m.Sender):
+		s.signal(m)
+	case m.Sender == wire.DBusName && m.Interface == wire.DBusInterface && m.Member == "NameOwnerChanged":
+		// Systemd was replaced, and its jobs and our subscription have gone with it.
+		conn.Close(errors.New("systemd has left the bus"))
 	}
-	if c.destination != "" && m.Sender != c.owner {
-		c.busSignal(m)
-		return
-	}
+}
+
+func (c *connection) isOwner(sender string) bool {
+	owner := c.owner.Load()
+	return owner != nil && sender == *owner
+}
+
+func (s *Systemd) signal(m *peer.Message) {
 	switch {
 	case m.Interface == wire.SystemdManagerInterface && m.Path == wire.SystemdPath:
 		s.managerSignal(m)
 	case m.Interface == wire.PropertiesInterface && m.Member == "PropertiesChanged":
 		s.propertiesChanged(m)
-	}
-}
-
-// busSignal closes a connection behind which systemd was replaced: its jobs and our
-// subscription have gone with it.
-func (c *connection) busSignal(m *peer.Message) {
-	if m.Sender == wire.DBusName && m.Member == "NameOwnerChanged" && c.owner != "" {
-		c.Close(errors.New("systemd has left the bus"))
 	}
 }
 

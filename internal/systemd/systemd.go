@@ -59,6 +59,8 @@ type Systemd struct {
 	memory memory
 
 	waiting waiting
+	// readers has room for those who read unit files.
+	readers chan struct{}
 }
 
 var _ agent.Systemd = (*Systemd)(nil)
@@ -67,11 +69,14 @@ var _ agent.Systemd = (*Systemd)(nil)
 type connection struct {
 	*peer.Conn
 	destination string // systemd's name on a bus, "" on the private socket
-	owner       string // the unique name behind it, "" on the private socket
+	// owner is the unique name behind it; nil on the private socket and until it is known.
+	owner atomic.Pointer[string]
 }
 
 // New makes an adapter. It does nothing until Run.
-func New(opt Options, log *slog.Logger) *Systemd { return &Systemd{opt: opt, log: log} }
+func New(opt Options, log *slog.Logger) *Systemd {
+	return &Systemd{opt: opt, log: log, readers: make(chan struct{}, maxReaders)}
+}
 
 // connectTimeout bounds one try to reach systemd, with all that is asked at the beginning.
 const connectTimeout = 10 * time.Second
@@ -184,7 +189,7 @@ func (s *Systemd) busAddress() string {
 
 func (s *Systemd) options(c *connection) peer.Options {
 	return peer.Options{
-		Handler:    func(_ *peer.Conn, m *peer.Message) { s.signal(c, m) },
+		Handler:    func(conn *peer.Conn, m *peer.Message) { s.received(c, conn, m) },
 		MaxMessage: peer.DefaultBusMaxMessage,
 		Log:        s.log,
 	}
@@ -200,17 +205,11 @@ var matches = []string{
 func (s *Systemd) connectBus(ctx context.Context) (*connection, error) {
 	address := s.busAddress()
 	c := &connection{destination: wire.SystemdName}
-	ready := make(chan struct{})
-	opt := s.options(c)
-	handle := opt.Handler
-	opt.Handler = func(conn *peer.Conn, m *peer.Message) { <-ready; handle(conn, m) }
-	conn, err := peer.DialBus(ctx, address, opt)
+	conn, err := peer.DialBus(ctx, address, s.options(c))
 	if err != nil {
-		close(ready)
 		return nil, fmt.Errorf("cannot reach systemd over the bus %s: %w", address, err)
 	}
 	c.Conn = conn
-	close(ready)
 	for _, rule := range matches {
 		if err := conn.AddMatch(ctx, rule); err != nil {
 			conn.Close(err)
@@ -223,7 +222,7 @@ func (s *Systemd) connectBus(ctx context.Context) (*connection, error) {
 		conn.Close(err)
 		return nil, err
 	}
-	c.owner = owner
+	c.owner.Store(&owner)
 	return c, nil
 }
 
@@ -234,13 +233,9 @@ func (c *connection) begin(ctx context.Context) (map[string]wire.Value, error) {
 	}
 	facts := make(map[string]wire.Value)
 	for property, fact := range map[string]string{"Version": wire.FactSystemdVersion, "Architecture": wire.FactArchitecture} {
-		m, err := c.Call(ctx, c.property(wire.SystemdPath, wire.SystemdManagerInterface, property))
+		v, err := c.property(ctx, wire.SystemdPath, wire.SystemdManagerInterface, property)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read systemd's %s: %w", property, err)
-		}
-		var v wire.Value
-		if err := peer.Decode(m.Body, &v); err != nil {
-			return nil, err
 		}
 		facts[fact] = v
 	}
@@ -268,9 +263,19 @@ func (c *connection) manager(member string, body wire.Raw) peer.Call {
 	}
 }
 
-func (c *connection) property(path wire.ObjectPath, iface, name string) peer.Call {
+// properties is a call about the properties of one of systemd's objects.
+func (c *connection) properties(path wire.ObjectPath, member string, body wire.Raw) peer.Call {
 	return peer.Call{
-		Destination: c.destination, Path: path, Interface: wire.PropertiesInterface, Member: "Get",
-		Body: peer.MustEncode(iface, name),
+		Destination: c.destination, Path: path, Interface: wire.PropertiesInterface, Member: member, Body: body,
 	}
+}
+
+// property reads one property.
+func (c *connection) property(ctx context.Context, path wire.ObjectPath, iface, name string) (wire.Value, error) {
+	m, err := c.Call(ctx, c.properties(path, "Get", peer.MustEncode(iface, name)))
+	var v wire.Value
+	if err == nil {
+		err = peer.Decode(m.Body, &v)
+	}
+	return v, err
 }

@@ -67,17 +67,23 @@ func (s *Systemd) giveUp(w *waiter) {
 	}
 }
 
-// release lets all that waits go on, in the order in which it came.
+// release lets all that waits go on, in the order in which it came. What comes meanwhile
+// waits behind it: a stop must not overtake a start.
 func (s *Systemd) release(c *connection) {
-	s.waiting.mu.Lock()
-	if c != nil {
-		s.conn.Store(c)
-	}
-	queue := s.waiting.queue
-	s.waiting.queue = nil
-	s.waiting.mu.Unlock()
-	for _, w := range queue {
-		w.timer.Stop()
-		w.proceed(c)
+	for {
+		s.waiting.mu.Lock()
+		queue := s.waiting.queue
+		s.waiting.queue = nil
+		if len(queue) == 0 {
+			s.conn.Store(c)
+		}
+		s.waiting.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		for _, w := range queue {
+			w.timer.Stop()
+			w.proceed(c)
+		}
 	}
 }

@@ -46,13 +46,13 @@ func merge(a, b kind) (kind, bool) {
 
 // collapse makes a kind definite for the unit's present state (job_type_collapse).
 func collapse(k kind, u *unitState) kind {
-	if k != kindReloadOrStart {
+	switch {
+	case k != kindReloadOrStart:
 		return k
+	case u.active == "active" || u.active == "reloading":
+		return kindReload
 	}
-	if u.down() {
-		return kindStart
-	}
-	return kindReload
+	return kindStart // also of one that is activating: the reload is part of the start then
 }
 
 func (u *unitState) down() bool {

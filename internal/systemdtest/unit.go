@@ -165,8 +165,11 @@ func (u *unitState) start() {
 	})
 }
 
+// stop also interrupts. Systemd takes it for a failure when SIGTERM ends a command: that of
+// a reload, or of a oneshot unit.
 func (u *unitState) stop() {
-	u.begin("deactivating", "stop-sigterm", u.spec.Stop, func(result string) { u.end(result != wire.ResultDone) })
+	failed := u.active == "reloading" || u.active == "activating" && u.spec.Oneshot
+	u.begin("deactivating", "stop-sigterm", u.spec.Stop, func(result string) { u.end(failed || result != wire.ResultDone) })
 }
 
 // end makes the unit inactive or failed, whoever wanted it.
