@@ -37,10 +37,10 @@ func (f *Fleet) WaitAgent(ctx context.Context, node string) error {
 // WaitManager waits until the manager is on the bus of its machine and answers.
 func (f *Fleet) WaitManager(ctx context.Context) error {
 	status := property{wire.BusName, dbus.ObjectPath(wire.RootPath), wire.ManagerInterface, "Status"}
-	rules := []dbus.MatchOption{dbus.WithMatchInterface(dbusInterface), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, wire.BusName)}
+	rules := []dbus.MatchOption{dbus.WithMatchInterface(wire.DBusInterface), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, wire.BusName)}
 	return await(ctx, f.Boss, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
 		var owned bool
-		if err := bus.BusObject().CallWithContext(ctx, dbusInterface+".NameHasOwner", 0, wire.BusName).Store(&owned); err != nil {
+		if err := bus.BusObject().CallWithContext(ctx, wire.DBusInterface+".NameHasOwner", 0, wire.BusName).Store(&owned); err != nil {
 			return "", err
 		}
 		if !owned {
@@ -53,7 +53,7 @@ func (f *Fleet) WaitManager(ctx context.Context) error {
 
 // WaitUnit waits until a unit of a node has one of these active states, by systemd's word.
 func WaitUnit(ctx context.Context, n *lab.Node, unit string, states ...string) error {
-	const name, path = wire.SystemdName, "/org/freedesktop/systemd1"
+	const name, path = wire.SystemdName, dbus.ObjectPath(wire.SystemdPath)
 	// Not the signals of the Manager interface: looking at a unit that is not loaded makes some.
 	rules := []dbus.MatchOption{dbus.WithMatchSender(name), dbus.WithMatchPathNamespace(path), dbus.WithMatchInterface(wire.PropertiesInterface)}
 	subscribed := false
@@ -78,8 +78,7 @@ func WaitUnit(ctx context.Context, n *lab.Node, unit string, states ...string) e
 }
 
 const (
-	dbusInterface = "org.freedesktop.DBus"
-	waitLimit     = 30 * time.Second
+	waitLimit = 30 * time.Second
 )
 
 // property is a property of type string.
