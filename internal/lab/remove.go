@@ -14,23 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Labs lists the names of all labs of this machine, also of what is left of one.
+// Labs lists the names of all labs of this machine, also of what is left of one: the lock
+// file is the last that is removed.
 func Labs() []string {
-	var names []string
-	add := func(dir, prefix string) {
-		entries, _ := os.ReadDir(dir)
-		for _, e := range entries {
-			name, found := strings.CutPrefix(e.Name(), prefix)
-			name, _, _ = strings.Cut(name, "+")
-			if name = strings.TrimSuffix(name, ".lock"); found && validLabName(name) {
-				names = append(names, name)
-			}
-		}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil
 	}
-	add(root, "")
-	add("/run/netns", prefix)
-	if group, err := cgroup2(); err == nil {
-		add(group, prefix)
+	var names []string
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".lock"); validLabName(name) {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
