@@ -47,15 +47,22 @@ func (p *pid1) leave() {
 	<-p.conn.Done()
 }
 
-// adapter runs an adapter until the test ends.
-func adapter(t *testing.T, opt Options) (*Systemd, *recorder) {
+// serve runs an adapter for a core until the test ends.
+func serve(t *testing.T, opt Options, core Core) *Systemd {
 	t.Helper()
-	s, r := New(opt, slog.New(slog.DiscardHandler)), newRecorder()
+	s := New(opt, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { s.Run(ctx, r); close(done) }()
+	go func() { s.Run(ctx, core); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return s, r
+	return s
+}
+
+// adapter is serve for a recorder.
+func adapter(t *testing.T, opt Options) (*Systemd, *recorder) {
+	t.Helper()
+	r := newRecorder()
+	return serve(t, opt, r), r
 }
 
 func takeDown(t *testing.T, r *recorder) {

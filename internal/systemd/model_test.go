@@ -3,7 +3,6 @@ package systemd
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -217,12 +216,9 @@ func TestTheFakeDoesWhatSystemdDoes(t *testing.T) {
 		units[name(i)] = "[Service]\n" + modelUnits[sc.unit].text + "\n"
 	}
 	n, opt := boot(t, Options{}, units)
-	s, h := New(opt, slog.New(slog.DiscardHandler)), newHistory()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	h := newHistory()
 	core := &modelCore{make(chan struct{}), h}
-	go func() { s.Run(ctx, core); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	s := serve(t, opt, core)
 	<-core.up
 	for i, sc := range scripts {
 		real := h.perform(s, sc, name(i), func() { settle(t, n, h) })

@@ -1,8 +1,6 @@
 package systemdtest
 
 import (
-	"fmt"
-
 	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
 )
@@ -16,10 +14,6 @@ const (
 	vendorDir = "/usr/lib/systemd/system/"
 )
 
-func noFile(format string, args ...any) error {
-	return &wire.Error{Name: wire.DBusName + ".Error.FileNotFound", Text: fmt.Sprintf(format, args...)}
-}
-
 // files finds the units whose files a method names, under their primary names only.
 func (s *Systemd) files(args wire.Raw) ([]*unitState, error) {
 	names, _ := args.FirstStrings()
@@ -30,7 +24,7 @@ func (s *Systemd) files(args wire.Raw) ([]*unitState, error) {
 		case u == nil && s.names[name] != nil:
 			return nil, systemdError("UnitLinked", "Refusing to operate on alias name or linked unit file: %s", name)
 		case u == nil || u.transient:
-			return nil, noFile("Unit file %s does not exist.", name)
+			return nil, wire.ErrSystemdNoSuchUnit.With("Unit file %s does not exist.", name)
 		}
 		found = append(found, u)
 	}
@@ -92,7 +86,7 @@ func (s *Systemd) unitFileState(args wire.Raw) (wire.Raw, error) {
 	if u := s.names[first[0]]; u != nil {
 		return peer.Encode(u.fileState())
 	}
-	return wire.Raw{}, noFile("No such file or directory")
+	return wire.Raw{}, &wire.Error{Name: wire.DBusName + ".Error.FileNotFound", Text: "No such file or directory"}
 }
 
 func (s *Systemd) listFiles(wire.Raw) (wire.Raw, error) {
