@@ -160,7 +160,7 @@ func TestMonitorEndsWithItsOwner(t *testing.T) {
 // TestEndSendsEverything: what the core tells while it ends still reaches the bus before
 // the name is released.
 func TestEndSendsEverything(t *testing.T) {
-	const jobs = 500
+	const jobs = 20000
 	w := newWorld(t)
 	var ended int
 	left := make(chan bool, 1)

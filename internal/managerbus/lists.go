@@ -15,8 +15,6 @@ import (
 const (
 	maxLists   = 8   // under way at a time
 	maxWaiting = 256 // for one of them to end
-	// maxNodeAnswer is the largest answer of one node (transport.md, "The connection").
-	maxNodeAnswer = 4 << 20
 )
 
 // gate lets a few through at a time and others wait, in order. The zero value is ready.
@@ -105,17 +103,14 @@ func (b *Bus) query(c *busobject.Call, nodes []string, method string, args wire.
 func joinReplies(method string, replies []manager.NodeReply) (wire.Raw, error) {
 	found, _ := wire.NodeMethodByName(method)
 	size, refused := 0, error(nil)
-	tooMuch := false
 	for _, r := range replies {
 		size += len(r.Body.Data) + len(r.Node) + 24
-		tooMuch = tooMuch || errors.Is(r.Err, wire.ErrLimitsExceeded)
 		if errors.Is(r.Err, wire.ErrInvalidArgs) && refused == nil {
 			refused = r.Err
 		}
 	}
-	// The core leaves out what would make the answers too large together, and also nodes that
-	// have too much to do; only in the first case are they large already.
-	if size > busobject.MaxAnswer || tooMuch && size > busobject.MaxAnswer-maxNodeAnswer {
+	// The core drops answers that together are too much to hold, which is more than this.
+	if size > busobject.MaxAnswer {
 		return wire.Raw{}, busobject.ErrTooLarge(method)
 	}
 	answered := slices.DeleteFunc(slices.Clone(replies), func(r manager.NodeReply) bool { return r.Err != nil })

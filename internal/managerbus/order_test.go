@@ -209,7 +209,15 @@ func TestSnapshotsAreOfTheirPlaceInTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rounds = 200
-	for i := range rounds {
+	changes := 0
+	w.do(func() {
+		w.core.afterSnapshot = func() {
+			changes++
+			w.core.nodes[0].Status = fmt.Sprint("status", changes)
+			w.core.events.NodeChanged(w.core.nodes[0])
+		}
+	})
+	for range rounds {
 		conn.Go(peer.Call{Destination: wire.BusName, Path: wire.RootPath, Member: "GetManagedObjects"}, patience,
 			func(m *peer.Message, err error) {
 				var all map[wire.ObjectPath]map[string]map[string]wire.Value
@@ -226,10 +234,6 @@ func TestSnapshotsAreOfTheirPlaceInTheOrder(t *testing.T) {
 				got = append(got, "read "+status)
 				read <- struct{}{}
 			})
-		w.core.loop.Post(func() {
-			w.core.nodes[0].Status = fmt.Sprint("status", i)
-			w.core.events.NodeChanged(w.core.nodes[0])
-		})
 	}
 	for range rounds {
 		wait(t, read)

@@ -45,6 +45,8 @@ type fakeCore struct {
 
 	monitors map[uint32]string
 	gone     []string
+
+	afterSnapshot func() // what happens next
 }
 
 func newFakeCore() *fakeCore {
@@ -135,6 +137,9 @@ func (c *fakeCore) Snapshot(reply func(manager.Snapshot)) {
 			s.Monitors = append(s.Monitors, manager.MonitorInfo{ID: id, Owner: c.monitors[id]})
 		}
 		reply(s)
+		if c.afterSnapshot != nil {
+			c.afterSnapshot()
+		}
 	})
 }
 func (c *fakeCore) CallNode(node, method string, args wire.Raw, reply func(wire.Raw, error)) {
