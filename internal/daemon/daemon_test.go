@@ -132,8 +132,8 @@ func TestCommandLine(t *testing.T) {
 			}
 		}, code: ExitConfig, stderr: "ctrl-test: no certificates\n"},
 		"named files": {change: func(f *fakeDaemon) { f.check = errors.New("no such group") }, code: ExitConfig, stderr: "no such group"},
-		"for now":     {args: []string{"--check-config"}, change: func(f *fakeDaemon) { f.thorough = errors.New("expired") }, code: ExitConfig, stderr: "expired"},
-		"start fails": {change: func(f *fakeDaemon) { f.failStart = errors.New("port in use") }, code: ExitFailed},
+		"not yet":     {args: []string{"--check-config"}, change: func(f *fakeDaemon) { f.thorough = errors.New("expired") }, code: ExitConfig, stderr: "expired"},
+		"start fails": {change: func(f *fakeDaemon) { f.failStart = errors.New("port in use") }, code: ExitFailed, stderr: "ctrl-test: cannot start: port in use\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func Run[C Config](ctx context.Context, spec Spec[C], args, env []string, stdout
 		}
 		return ExitOK
 	}
-	return p.run(ctx, cfg)
+	return p.run(ctx, cfg, stderr)
 }
 
 // configCode tells wrong options from wrong files: each line begins with where the mistake is.
@@ -144,7 +144,7 @@ type errFailed struct{ error }
 
 var errAsked = errors.New("asked to shut down")
 
-func (p *process[C]) run(ctx context.Context, cfg C) int {
+func (p *process[C]) run(ctx context.Context, cfg C, stderr io.Writer) int {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	signals := make(chan os.Signal, 8)
@@ -166,8 +166,10 @@ func (p *process[C]) run(ctx context.Context, cfg C) int {
 			p.log.Info("stopped before it had started", "reason", context.Cause(ctx))
 			return ExitOK
 		}
-		p.log.Error("cannot start", "err", err)
-		return ExitFailed
+		// Not by the log: the journal may have lost sight of a process that ends at once, and
+		// then does not show under its unit what the process sent. What it writes on standard
+		// error always is.
+		return p.spec.report(stderr, fmt.Errorf("cannot start: %w", err), ExitFailed)
 	}
 	p.tell(p.system.Ready(""))
 	p.serve(ctx, service, reload)
