@@ -66,6 +66,8 @@ var rules = []rule{
 		to: []string{"*"}, why: "a leaf imports the standard library only"},
 	{from: []string{"internal/peer"}, to: append(append([]string{"internal/config"}, cores...), adapters...),
 		why: "the transport knows none of those that use it"},
+	{from: []string{"internal/busobject"}, to: append(slices.Clone(cores), adapters...),
+		why: "it serves objects and knows none of those whose objects they are"},
 }
 
 // siblings may not import each other: a program wires them through interfaces.
