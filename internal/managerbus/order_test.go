@@ -193,7 +193,8 @@ func TestSlowNodeHoldsUpNobody(t *testing.T) {
 func TestSnapshotsAreOfTheirPlaceInTheOrder(t *testing.T) {
 	w := newWorld(t)
 	var got []string
-	read := make(chan struct{}, 64)
+	const rounds = 200
+	came := make(chan struct{}, 2*rounds) // what was read, and the signals
 	conn := w.raw(func(m *peer.Message) {
 		if m.Member == "PropertiesChanged" {
 			var iface string
@@ -202,13 +203,13 @@ func TestSnapshotsAreOfTheirPlaceInTheOrder(t *testing.T) {
 			var status string
 			if peer.Decode(m.Body, &iface, &changed, &gone) == nil && peer.DecodeValue(changed["Status"], &status) == nil {
 				got = append(got, status)
+				came <- struct{}{}
 			}
 		}
 	})
 	if err := conn.AddMatch(w.ctx(), fmt.Sprintf("type='signal',sender='%s'", wire.BusName)); err != nil {
 		t.Fatal(err)
 	}
-	const rounds = 200
 	changes := 0
 	w.do(func() {
 		w.core.afterSnapshot = func() {
@@ -232,11 +233,11 @@ func TestSnapshotsAreOfTheirPlaceInTheOrder(t *testing.T) {
 					t.Error(err)
 				}
 				got = append(got, "read "+status)
-				read <- struct{}{}
+				came <- struct{}{}
 			})
 	}
-	for range rounds {
-		wait(t, read)
+	for range 2 * rounds {
+		wait(t, came)
 	}
 	last := ""
 	for _, entry := range got {
