@@ -74,6 +74,49 @@ func TestOneReasonIsLoggedOnceAndRemindedOfOnce(t *testing.T) {
 	})
 }
 
+// redialAfter is how long a lost session is not dialled again.
+func (w *world) redialAfter(l *link) time.Duration {
+	w.a.Closed(l.session, errors.New("cut"))
+	w.take()
+	began := time.Now()
+	for len(w.take()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func TestOnlyASessionThatLivesResetsTheBackoff(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		for _, tt := range []struct{ lives, want time.Duration }{
+			{time.Second, 50}, {time.Second, 100}, {settleTime - 1, 200}, {settleTime, 50}, {time.Second, 100},
+		} {
+			l.keepAlive(tt.lives)
+			if got := w.redialAfter(l); got != tt.want*time.Millisecond {
+				t.Errorf("after a session of %v the delay is %v, want %v", tt.lives, got, tt.want*time.Millisecond)
+			}
+			l = w.newLink()
+			w.dialed(l, nil)
+			l.register(welcome, nil)
+			w.take()
+		}
+	})
+}
+
+func TestAPauseOfTheAgentIsNotTheManagersSilence(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.a.loop.Defer(func() { time.Sleep(time.Hour) }) // suspended
+		time.Sleep(time.Hour)
+		l.keepAlive(time.Minute)
+		w.expect()
+		time.Sleep(2 * plain.HeartbeatThreshold)
+		if got := w.take(); len(got) < 2 || got[1] != "status offline" {
+			t.Errorf("silence after a pause: %q", got)
+		}
+	})
+}
+
 func TestRefusalBacksOffToTheMaximumAtOnce(t *testing.T) {
 	for _, refusal := range []error{wire.ErrAccessDenied.With("certificate"), wire.ErrNodeNotAllowed.With("no")} {
 		in(t, plain, func(w *world) {
@@ -214,6 +257,18 @@ func TestFewerAddressesWhileTheLastIsTried(t *testing.T) {
 		cfg.HeartbeatInterval++
 		w.a.Reconfigure(cfg) // the same addresses: SwitchManager holds
 		w.expect()
+	})
+}
+
+func TestSwitchManagerWhileTheLastAddressIsTried(t *testing.T) {
+	cfg := plain
+	cfg.Addresses = []string{"tcp:host=a,port=1", "tcp:host=b,port=1"}
+	in(t, cfg, func(w *world) {
+		w.a.SystemdUp(nil)
+		w.dialed(nil, errors.New("refused"))
+		w.take()
+		w.a.SwitchManager("tcp:host=c,port=1", func(error) {})
+		w.expect("address tcp:host=c,port=1", "cancel dial", "dial tcp:host=c,port=1")
 	})
 }
 

@@ -3,6 +3,7 @@ package systemd
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -232,6 +233,22 @@ func TestConnectionIsMadeAgain(t *testing.T) {
 		w.expectAsked("Subscribe"+managerPath+"[]", "StartUnit"+managerPath+"[b.service replace]", "StopUnit"+managerPath+"[b.service ]")
 		w.expect("up 252.1-test", "b.service is job 1", "stop is job 2")
 	})
+}
+
+func TestWhatWaitsIsNotOvertaken(t *testing.T) {
+	s := New(Options{}, nil)
+	var order []int
+	note := func(n int) func(*connection) { return func(*connection) { order = append(order, n) } }
+	s.connected(time.Minute, func(*connection) {
+		order = append(order, 1)
+		s.connected(time.Minute, note(3)) // comes while the first ones go on
+	})
+	s.connected(time.Minute, note(2))
+	s.release(&connection{})
+	s.connected(time.Minute, note(4))
+	if !slices.Equal(order, []int{1, 2, 3, 4}) {
+		t.Errorf("the order is %v", order)
+	}
 }
 
 func TestNobodyWaitsForeverForSystemd(t *testing.T) {
