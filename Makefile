@@ -65,7 +65,7 @@ test: ## All tests: tables and the whole product in one process with -race, then
 demo: ## Boot a manager and three nodes in namespaces and show the main job (KEEP=1: leave them up)
 	@$(GO) run ./test/demo
 
-bench: ## Measure, and print one table per question
+bench: ## Measure, and print one table per question (go run ./bench -quick: a glance)
 	$(GO) run ./bench
 
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s each)
