@@ -78,6 +78,15 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
+func TestArraySizeIsChecked(t *testing.T) {
+	for length, ok := range map[uint32]bool{maxArrayBytes: true, maxArrayBytes + 1: false} {
+		body := append(binary.LittleEndian.AppendUint32(nil, length), make([]byte, length)...)
+		if err := checkBody("ay", body); (err == nil) != ok {
+			t.Errorf("array of %d bytes: %v", length, err)
+		}
+	}
+}
+
 // nestedVariants is n variants within each other around a byte.
 func nestedVariants(n int) []byte {
 	return append(bytes.Repeat([]byte{1, 'v', 0}, n-1), 1, 'y', 0, 7)

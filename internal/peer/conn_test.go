@@ -151,8 +151,12 @@ func TestCallsTimeOut(t *testing.T) {
 		server, client := pair(t, Options{Handler: func(_ *Conn, m *Message) { asked = append(asked, m.CloneHeader()) }}, Options{})
 		began := time.Now()
 		ended := map[string]time.Duration{}
-		for member, timeout := range map[string]time.Duration{"A": 30 * time.Second, "B": 2 * time.Second, "C": 5 * time.Second, "D": 0, "E": time.Millisecond} {
-			client.Go(call(member), timeout, func(_ *Message, err error) {
+		for _, one := range []struct {
+			member  string
+			timeout time.Duration
+		}{{"A", 30 * time.Second}, {"B", 2 * time.Second}, {"C", 5 * time.Second}, {"D", 0}, {"E", time.Millisecond}} {
+			member := one.member
+			client.Go(call(member), one.timeout, func(_ *Message, err error) {
 				if _, twice := ended[member]; twice {
 					t.Errorf("%s ended twice", member)
 				}
@@ -256,6 +260,24 @@ func TestCloseFailsWhatWaits(t *testing.T) {
 		}
 		if err := client.Signal("/a", "a.b", "C", wire.Raw{}); !errors.Is(err, wire.ErrDisconnected) {
 			t.Errorf("a signal afterwards: %v", err)
+		}
+	})
+}
+
+func TestOnCloseComesLast(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		log := make(chan string, 2)
+		_, client := pair(t, Options{Handler: func(*Conn, *Message) {}}, Options{OnClose: func(*Conn, error) { log <- "closed" }})
+		client.Go(call("C"), time.Second, func(*Message, error) { <-release; log <- "timed out" })
+		time.Sleep(time.Second)
+		synctest.Wait() // the timer is within the callback
+		client.Close(nil)
+		synctest.Wait()
+		close(release)
+		<-client.Done()
+		if first, second := <-log, <-log; first != "timed out" || second != "closed" {
+			t.Errorf("first %s, then %s", first, second)
 		}
 	})
 }

@@ -113,6 +113,19 @@ func TestInternerIsBounded(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { names.get(internInterface, hot) }); n != 0 {
 		t.Errorf("a name that comes often is allocated again: %v", n)
 	}
+	long := []byte("/" + strings.Repeat("x", 60<<10))
+	for range 2 {
+		if _, ok := names.get(internPath, long); !ok {
+			t.Fatal("long path was refused")
+		}
+	}
+	for _, set := range names.sets {
+		for _, slot := range set {
+			if len(slot.s) > internLength {
+				t.Errorf("a path of %d bytes is kept", len(slot.s))
+			}
+		}
+	}
 	if _, ok := names.get(internMember, hot); ok {
 		t.Error("an interface name passed as a member")
 	}

@@ -266,7 +266,6 @@ func (p *plan) decodeSlice(d *Decoder, v reflect.Value) {
 			v.Grow(1)
 		}
 		v.SetLen(n + 1)
-		v.Index(n).SetZero()
 		p.elem.decode(d, v.Index(n))
 	}
 }
@@ -285,8 +284,6 @@ func (p *plan) decodeMap(d *Decoder, v reflect.Value) {
 	key, elem := reflect.New(p.key.goType).Elem(), reflect.New(p.elem.goType).Elem()
 	for d.More(end) {
 		d.Struct()
-		key.SetZero()
-		elem.SetZero()
 		p.key.decode(d, key)
 		p.elem.decode(d, elem)
 		m.SetMapIndex(key, elem)
