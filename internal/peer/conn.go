@@ -95,9 +95,8 @@ type Conn struct {
 	msg      Message // the one being delivered
 	warned   bool    // of a message that was left out
 
-	queued     atomic.Int64 // bytes that wait or are being written
-	maxMessage atomic.Int64
-	deaf       atomic.Bool // calls and signals are not delivered any more
+	queued atomic.Int64 // bytes that wait or are being written
+	deaf   atomic.Bool  // calls and signals are not delivered any more
 
 	mu       sync.Mutex
 	changed  sync.Cond // broadcast when bytes were written and when the state changes
@@ -144,7 +143,6 @@ func start(ctx context.Context, nc net.Conn, opt Options, server, bus bool,
 	}
 	c.changed.L = &c.mu
 	c.write = c.writeAll
-	c.maxMessage.Store(int64(opt.MaxMessage))
 	c.br = bufio.NewReaderSize((*source)(c), readBuffer)
 	if err := c.handshake(ctx, handshake); err != nil {
 		closeSocket(nc)
@@ -217,10 +215,6 @@ func (c *Conn) Closing() <-chan struct{} { return c.closing }
 // Done is closed when the connection has ended and OnClose has returned.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// SetMaxMessage changes the limit of later messages, both ways: a peer that has not said who
-// it is need not be allowed what a registered one is. It does not change WriteCap.
-func (c *Conn) SetMaxMessage(bytes int) { c.maxMessage.Store(int64(bytes)) }
-
 // Err is why the connection was closed, nil while it is open.
 func (c *Conn) Err() error {
 	c.mu.Lock()
@@ -246,6 +240,17 @@ func (c *Conn) Close(reason error) {
 	c.mu.Unlock()
 	if first {
 		closeSocket(c.nc)
+	}
+}
+
+// innermost is the connection below all layers such as TLS.
+func innermost(nc net.Conn) net.Conn {
+	for {
+		u, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nc
+		}
+		nc = u.NetConn()
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *Conn) readMessages() error {
 			return violation(err)
 		}
 		switch {
-		case f.header > maxHeader || f.total() > uint64(c.maxMessage.Load()):
+		case f.header > maxHeader || f.total() > uint64(c.opt.MaxMessage):
 			err = c.tooLarge(&f)
 		case f.total() <= readBuffer:
 			err = c.readSmall(&f)
@@ -127,7 +127,7 @@ func spoil(b []byte) {
 // may send us anything: there the message is left out, and the caller told.
 func (c *Conn) tooLarge(f *frame) error {
 	err := fmt.Errorf("message of %d bytes with a header of %d: at most %d and %d are accepted",
-		f.total(), f.header, c.maxMessage.Load(), maxHeader)
+		f.total(), f.header, c.opt.MaxMessage, maxHeader)
 	if !c.bus {
 		return violation(err)
 	}

@@ -31,7 +31,7 @@ func (c *Conn) admit(m *Message) error {
 	if header > maxHeader {
 		return wire.ErrLimitsExceeded.With("header of %d bytes is larger than %d", header, maxHeader)
 	}
-	if size := header + len(m.Body.Data); int64(size) > c.maxMessage.Load() {
+	if size := header + len(m.Body.Data); size > c.opt.MaxMessage {
 		return c.sizeError(size)
 	}
 	return nil
@@ -42,7 +42,7 @@ func (c *Conn) sizeError(size int) error {
 	if c.bus {
 		hint = "; ask for less, for example with ListUnitsFiltered"
 	}
-	return wire.ErrLimitsExceeded.With("message of %d bytes is larger than %d%s", size, c.maxMessage.Load(), hint)
+	return wire.ErrLimitsExceeded.With("message of %d bytes is larger than %d%s", size, c.opt.MaxMessage, hint)
 }
 
 // send queues a message that expects no answer.

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"example.org/ctrl/internal/wire"
 )
 
@@ -111,37 +109,6 @@ func TestCloseOfTLSDoesNotWait(t *testing.T) {
 	}
 	server.Close(nil)
 	endsWith(t, server, "closed by this side")
-}
-
-func TestTuneTCP(t *testing.T) {
-	a, _ := tlsPair(t)
-	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 7 * time.Second, Interval: 3 * time.Second, Count: 4}
-	if err := TuneTCP(a, keepAlive, 6*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := innermost(a).(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[int]int{unix.TCP_NODELAY: 1, unix.TCP_KEEPIDLE: 7, unix.TCP_KEEPINTVL: 3, unix.TCP_KEEPCNT: 4, unix.TCP_USER_TIMEOUT: 6000}
-	raw.Control(func(fd uintptr) {
-		for option, value := range want {
-			if got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option); got != value || err != nil {
-				t.Errorf("option %d is %d, want %d, %v", option, got, value, err)
-			}
-		}
-	})
-	if err := TuneTCP(a, keepAlive, 0); err != nil {
-		t.Error(err)
-	}
-	p, _ := net.Pipe()
-	if err := TuneTCP(p, keepAlive, time.Second); err != nil {
-		t.Errorf("a pipe: %v", err)
-	}
-	a.NetConn().Close()
-	if err := TuneTCP(a, keepAlive, time.Second); err == nil {
-		t.Error("a closed socket was tuned")
-	}
 }
 
 // TestCallsMakeNoGarbage bounds what a call costs once a connection is warm: both ends, all
