@@ -138,7 +138,9 @@ root = bus.get_object("org.example.ctrl1", "/org/example/ctrl1")
 manager = dbus.Interface(root, "org.example.ctrl1.Manager")
 node = dbus.Interface(bus.get_object("org.example.ctrl1", manager.GetNode("node2")), "org.example.ctrl1.Node")
 print(node.StartUnit("ok.service", "replace"))
-units = manager.ListUnitsFiltered(["node2"], ["active", "activating"], ["ok.service"])
+while manager.ListJobs():
+    pass
+units = manager.ListUnitsFiltered(["node2"], ["active"], ["ok.service"])
 print(list(units), [str(u[0]) for u in units["node2"]])
 print(node.GetUnitProperty("ok.service", "org.freedesktop.systemd1.Unit", "ActiveState"))
 try:
