@@ -141,7 +141,7 @@ func (s *Server) accept(l net.Listener) {
 		}
 		if text := acceptProblem(err); text != problem {
 			problem = text
-			s.log.Error("cannot accept agents for now; trying again", "address", l.Addr().String(), "err", text)
+			s.log.Error("cannot accept agents; trying again", "address", l.Addr().String(), "err", text)
 		}
 		pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
 		if !s.sleep(pause) {
