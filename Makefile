@@ -19,10 +19,10 @@ else
 policydir = $(DESTDIR)/etc/dbus-1/system.d
 endif
 
-.PHONY: help build install check test demo bench fuzz clean
+.PHONY: help build install check test demo bench bench-quick fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build ctrl-manager, ctrl-agent and ctl into bin/
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ctrl-manager ./cmd/manager
@@ -65,8 +65,11 @@ test: ## All tests: tables and the whole product in one process with -race, then
 demo: ## Boot a manager and three nodes in namespaces and show the main job (KEEP=1: leave them up)
 	@$(GO) run ./test/demo
 
-bench: ## Measure, and print one table per question (go run ./bench -quick: a glance)
-	$(GO) run ./bench
+bench: ## Measure, and print one table per question (JSON=FILE: write the figures there too)
+	$(GO) run ./bench $(if $(JSON),-json $(JSON))
+
+bench-quick: ## The same with fewer repetitions, for a glance
+	$(GO) run ./bench -quick $(if $(JSON),-json $(JSON))
 
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s each)
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \

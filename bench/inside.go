@@ -3,127 +3,192 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os/exec"
 	"time"
 
 	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
 )
 
-// What runs inside a node: a client of that node's system bus, as a script would be one.
+// What runs inside a node: clients of that node's bus, as a script would be one. It takes one
+// task after the other and answers each with what it took.
 
-// service is who is asked for jobs.
-type service struct {
-	name      string
-	path      wire.ObjectPath // of the object with StartUnit and ListUnits
-	iface     string
-	jobsIface string // of the signal JobRemoved
-	listPath  wire.ObjectPath
-	listIface string
-}
-
-var services = map[string]service{
-	"ctrl": {wire.BusName, wire.NodePath("node1"), wire.NodeInterface, wire.ManagerInterface, wire.RootPath, wire.ManagerInterface},
-	"systemd": {wire.SystemdName, wire.SystemdPath, wire.SystemdManagerInterface, wire.SystemdManagerInterface,
-		wire.SystemdPath, wire.SystemdManagerInterface},
-}
-
-// task is what one run inside a node measures.
+// task is one measurement inside a node.
 type task struct {
-	Service string
-	What    string // start, stop, list
-	From    int    // first target
-	Count   int
+	Kind string // one of the dialects, for What jobs and list
+	What string // jobs, list, program, usage
+	// Jobs: the nodes of the fleet asked for them in turn, the first target, how many for
+	// each node, how many may be under way.
+	Nodes       []string
+	From, Count int
+	Window      int
+	// Program: what to run Count times. Usage: the units whose processes are looked at.
+	Argv []string
+}
+
+// answer is what a task took.
+type answer struct {
+	Error string
+	// Start and Stop are the nanoseconds of each job, of a list or of a program (Start).
+	Start, Stop []int64
+	// StartAll and StopAll are the nanoseconds of all jobs together.
+	StartAll, StopAll int64
+	Usage             []usage
+	Size              int // bytes of the last list
+}
+
+// dialect is how one service is asked for jobs and lists.
+type dialect struct {
+	name  string // on the bus; "" without a bus
+	iface string // with JobRemoved
+	path  wire.ObjectPath
+	node  func(node string) (wire.ObjectPath, string) // object and interface with StartUnit
+}
+
+func systemdNode(string) (wire.ObjectPath, string) {
+	return wire.SystemdPath, wire.SystemdManagerInterface
+}
+
+func ctrlNode(node string) (wire.ObjectPath, string) {
+	return wire.NodePath(node), wire.NodeInterface
+}
+
+const (
+	viaCtrl    = "ctrl"    // the manager's API on the bus of its machine
+	viaBus     = "bus"     // systemd's own API on the bus of the node
+	viaPrivate = "private" // systemd's private socket, without a bus
+)
+
+var dialects = map[string]dialect{
+	viaCtrl:    {wire.BusName, wire.ManagerInterface, wire.RootPath, ctrlNode},
+	viaBus:     {wire.SystemdName, wire.SystemdManagerInterface, wire.SystemdPath, systemdNode},
+	viaPrivate: {"", wire.SystemdManagerInterface, wire.SystemdPath, systemdNode},
+}
+
+// taskLimit bounds one task.
+const taskLimit = time.Minute
+
+func inside(in io.Reader, out io.Writer) error {
+	tasks, answers := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var t task
+		if err := tasks.Decode(&t); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		a, err := perform(t)
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func perform(t task) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), taskLimit)
+	defer cancel()
+	switch t.What {
+	case "program":
+		a.Start, err = runProgram(ctx, t)
+		return a, err
+	case "usage":
+		a.Usage, err = readUsage(ctx, t.Argv)
+		return a, err
+	}
+	c, err := connect(ctx, t.Kind)
+	if err != nil {
+		return a, err
+	}
+	defer func() { c.Close(errors.New("done")); <-c.Done() }()
+	if t.What == "list" {
+		a.Start, a.Size, err = c.lists(ctx, t)
+		return a, err
+	}
+	began := time.Now()
+	if a.Start, err = c.jobs(ctx, "StartUnit", t); err != nil {
+		return a, err
+	}
+	middle := time.Now()
+	a.Stop, err = c.jobs(ctx, "StopUnit", t)
+	a.StartAll, a.StopAll = middle.Sub(began).Nanoseconds(), time.Since(middle).Nanoseconds()
+	return a, err
+}
+
+// runProgram measures a program from its start to its end.
+func runProgram(ctx context.Context, t task) ([]int64, error) {
+	var took []int64
+	for range t.Count {
+		cmd := exec.CommandContext(ctx, t.Argv[0], t.Argv[1:]...)
+		began := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%v: %w: %s", t.Argv, err, out)
+		}
+		took = append(took, time.Since(began).Nanoseconds())
+	}
+	return took, nil
 }
 
 type client struct {
 	*peer.Conn
-	service service
-	removed chan wire.ObjectPath
+	dialect dialect
+	batch   batch
 }
 
-func inside(text string, out io.Writer) error {
-	var t task
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return err
+// connect connects, subscribes and makes one call, after which nothing is new to anybody.
+func connect(ctx context.Context, kind string) (*client, error) {
+	d, ok := dialects[kind]
+	if !ok {
+		return nil, fmt.Errorf("no way %q to ask for jobs", kind)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	c, err := connect(ctx, services[t.Service])
-	if err != nil {
-		return err
+	c := &client{dialect: d}
+	opt := peer.Options{Handler: func(_ *peer.Conn, m *peer.Message) { c.signal(m) }, MaxMessage: peer.DefaultBusMaxMessage}
+	var err error
+	if d.name == "" {
+		var nc net.Conn
+		if nc, err = peer.DialAddress(ctx, "unix:path=/run/systemd/private"); err == nil {
+			c.Conn, err = peer.Client(ctx, nc, opt)
+		}
+	} else if c.Conn, err = peer.DialBus(ctx, peer.SystemBusAddress(), opt); err == nil {
+		err = c.AddMatch(ctx, "type='signal',member='JobRemoved',interface='"+d.iface+"'")
 	}
-	defer c.Close(fmt.Errorf("done"))
-	took := make([]int64, 0, t.Count)
-	for i := range t.Count {
-		began := time.Now()
-		switch t.What {
-		case "start":
-			err = c.job(ctx, "StartUnit", target(t.From+i))
-		case "stop":
-			err = c.job(ctx, "StopUnit", target(t.From+i))
-		case "list":
-			_, err = c.Call(ctx, peer.Call{Destination: c.service.name, Path: c.service.listPath, Interface: c.service.listIface, Member: "ListUnits"})
-		}
-		if err != nil {
-			return err
-		}
-		took = append(took, time.Since(began).Nanoseconds())
-	}
-	return json.NewEncoder(out).Encode(took)
-}
-
-func connect(ctx context.Context, s service) (*client, error) {
-	c := &client{service: s, removed: make(chan wire.ObjectPath, 1024)}
-	conn, err := peer.DialBus(ctx, peer.SystemBusAddress(), peer.Options{Handler: func(_ *peer.Conn, m *peer.Message) {
-		var job struct {
-			ID   uint32
-			Path wire.ObjectPath
-		}
-		if m.Member != "JobRemoved" {
-			return
-		}
-		if head, _, err := peer.SplitBody(m.Body, 2); err == nil && peer.Decode(head, &job.ID, &job.Path) == nil {
-			c.removed <- job.Path
-		}
-	}})
 	if err != nil {
 		return nil, err
 	}
-	c.Conn = conn
-	if err := conn.AddMatch(ctx, "type='signal',member='JobRemoved',interface='"+s.jobsIface+"'"); err != nil {
-		return nil, err
+	call := peer.Call{Destination: d.name, Path: d.path, Interface: d.iface, Member: "ListJobs"}
+	if kind != viaCtrl {
+		subscribe := call
+		subscribe.Member = "Subscribe"
+		if _, err = c.Call(ctx, subscribe); errors.Is(err, wire.ErrSystemdAlreadySubscribed) {
+			err = nil
+		}
 	}
-	if s.name == wire.SystemdName {
-		_, err = conn.Call(ctx, peer.Call{Destination: s.name, Path: s.path, Interface: s.iface, Member: "Subscribe"})
+	if err == nil {
+		_, err = c.Call(ctx, call)
 	}
 	return c, err
 }
 
-// job asks for a job and waits for its end.
-func (c *client) job(ctx context.Context, member, unit string) error {
-	m, err := c.Call(ctx, peer.Call{
-		Destination: c.service.name, Path: c.service.path, Interface: c.service.iface, Member: member,
-		Body: peer.MustEncode(unit, "replace"),
-	})
-	if err != nil {
-		return err
+// lists asks for the units of one node where t names it, else of all.
+func (c *client) lists(ctx context.Context, t task) (took []int64, size int, err error) {
+	call := peer.Call{Destination: c.dialect.name, Path: c.dialect.path, Interface: c.dialect.iface, Member: "ListUnits"}
+	if len(t.Nodes) == 1 {
+		call.Path, call.Interface = c.dialect.node(t.Nodes[0])
 	}
-	var path wire.ObjectPath
-	if err := peer.Decode(m.Body, &path); err != nil {
-		return err
-	}
-	for {
-		select {
-		case removed := <-c.removed:
-			if removed == path {
-				return nil
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+	for range t.Count {
+		began := time.Now()
+		m, err := c.Call(ctx, call)
+		if err != nil {
+			return nil, 0, err
 		}
+		took = append(took, time.Since(began).Nanoseconds())
+		size = len(m.Body.Data)
 	}
+	return took, size, nil
 }
-
-func target(i int) string { return fmt.Sprintf("bench-%d.target", i) }
