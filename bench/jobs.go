@@ -119,7 +119,7 @@ func (b *bed) bulk(ctx context.Context, s scale, r *report) error {
 		{"ctrl, 3 nodes", "boss", viaCtrl, nodes},
 		{"systemd's bus, 1 node", "node1", viaBus, one},
 	}
-	t := newTable(fmt.Sprintf("Jobs a second: start and stop of %d targets on each node, median of %d, %s", count, s.Bulk, b.mark),
+	t := newTable(fmt.Sprintf("Jobs a second: start and stop of %d targets on each node, median of %d rounds, %s", count, s.Bulk, b.mark),
 		"1 under way", "÷ bus, 1", "10 under way", "÷ bus, 10", "100 under way", "÷ bus, 100")
 	rates := make(map[string][]float64)
 	for _, window := range []int{1, 10, 100} {

@@ -32,10 +32,15 @@ type bed struct {
 	mark    string // in titles
 }
 
-func bootLab(ctx context.Context, tls bool) (*bed, error) {
+func bootLab(ctx context.Context, tls bool, env string) (*bed, error) {
 	units := make(map[string]string)
 	for i := range targets {
 		units[target(i)] = "[Unit]\nDescription=Target of a benchmark\n"
+	}
+	if env != "" {
+		for _, unit := range []string{"ctrl-manager.service", "ctrl-agent.service"} {
+			units[unit+".d/bench.conf"] = "[Service]\nEnvironment=" + env + "\n"
+		}
 	}
 	b := &bed{clients: make(map[string]*helper), mark: "TLS=yes"}
 	if !tls {

@@ -31,8 +31,8 @@ type scale struct {
 }
 
 var (
-	full  = scale{Latency: 60, Bulk: 8, Lists: 20, Programs: 30, Idle: 10 * time.Second, Transport: 3 * time.Second}
-	quick = scale{Latency: 20, Bulk: 2, Lists: 5, Programs: 8, Idle: 3 * time.Second, Transport: time.Second}
+	full  = scale{Latency: 60, Bulk: 4, Lists: 20, Programs: 30, Idle: 10 * time.Second, Transport: 3 * time.Second}
+	quick = scale{Latency: 20, Bulk: 1, Lists: 5, Programs: 8, Idle: 3 * time.Second, Transport: time.Second}
 )
 
 // limit ends a run that hangs.
@@ -44,6 +44,7 @@ func main() {
 	}
 	glance := flag.Bool("quick", false, "fewer repetitions, for a glance")
 	file := flag.String("json", "", "write all figures to `FILE`")
+	env := flag.String("env", "", "run the daemons with `NAME=VALUE` in their environment, to see what it changes")
 	flag.Parse()
 	s := full
 	if *glance {
@@ -52,7 +53,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	r := &report{out: os.Stdout}
-	err := bench(ctx, s, r)
+	err := bench(ctx, s, r, *env)
 	cancel()
 	stop()
 	if *file != "" {
@@ -69,13 +70,13 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func bench(ctx context.Context, s scale, r *report) error {
+func bench(ctx context.Context, s scale, r *report, env string) error {
 	noise := startNoise()
 	if err := transport(ctx, s, r); err != nil {
 		return err
 	}
 	for _, tls := range []bool{true, false} {
-		if err := onFleet(ctx, s, r, tls); err != nil {
+		if err := onFleet(ctx, s, r, tls, env); err != nil {
 			return err
 		}
 	}
@@ -83,8 +84,8 @@ func bench(ctx context.Context, s scale, r *report) error {
 	return nil
 }
 
-func onFleet(ctx context.Context, s scale, r *report, tls bool) error {
-	l, err := bootLab(ctx, tls)
+func onFleet(ctx context.Context, s scale, r *report, tls bool, env string) error {
+	l, err := bootLab(ctx, tls, env)
 	if err != nil {
 		return err
 	}
