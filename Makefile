@@ -58,12 +58,12 @@ check: ## What every change must pass: format, vet, staticcheck, generated files
 	$(GO) test -count=1 ./test -run 'Test(Imports|Rules|Tokens|Packages|Bus)'
 
 test: ## All tests: tables and the whole product in one process with -race, then real systemd
-	@$(GO) run ./test/labctl check
+	@$(GO) run -trimpath ./test/labctl check
 	CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACE_PACKAGES)
-	$(GO) test -count=1 -timeout 9m ./test/e2e
+	$(GO) test -trimpath -count=1 -timeout 9m ./test/e2e
 
 demo: ## Boot a manager and three nodes in namespaces and show the main job (KEEP=1: leave them up)
-	@$(GO) run ./test/demo
+	@$(GO) run -trimpath ./test/demo
 
 bench: ## Measure, and print one table per question (JSON=FILE: write the figures there too)
 	$(GO) run ./bench $(if $(JSON),-json $(JSON))
