@@ -7,21 +7,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
 // Unavailable says in one line why labs cannot run on this machine, or "" where they can.
 // A test program that leaves tests out for it says so, and fails where CI=true is set.
-func Unavailable() string { return unavailable() }
-
-var unavailable = sync.OnceValue(func() string {
+func Unavailable() string {
+	if available.Load() {
+		return ""
+	}
 	for _, check := range []func() error{checkRoot, checkPrograms, checkCgroup, checkNamespaces} {
 		if err := check(); err != nil {
 			return strings.ReplaceAll(err.Error(), "\n", "; ")
 		}
 	}
+	available.Store(true)
 	return ""
-})
+}
+
+// available spares later questions; a "no" may change, when a program is installed.
+var available atomic.Bool
 
 func checkRoot() error {
 	if os.Geteuid() != 0 {

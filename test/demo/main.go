@@ -38,8 +38,11 @@ func demo(ctx context.Context) error {
 		return err
 	}
 	keep := os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"
+	say("Building …")
+	if err := fleet.Build(); err != nil {
+		return err
+	}
 	began := time.Now()
-	say("Building, then booting four machines with a real systemd each: %s and node1 to node3 …", fleet.Boss)
 	f, err := fleet.New(ctx, fleet.Options{
 		Lab: "demo", Nodes: []string{"node1", "node2", "node3"}, Keep: keep,
 		Units: map[string]string{"hello.service": hello},
@@ -50,7 +53,7 @@ func demo(ctx context.Context) error {
 	if !keep {
 		defer f.Close()
 	}
-	say("They are up after %.1f s: a manager on %s, an agent on each node, TLS between them.", time.Since(began).Seconds(), fleet.Boss)
+	say("Four machines with a real systemd each came up in %.1f s: a manager on %s, agents on node1 to node3, TLS between them.", time.Since(began).Seconds(), fleet.Boss)
 	for _, line := range []string{
 		"ctl list-nodes",
 		"ctl start node1 hello.service",
@@ -64,7 +67,7 @@ func demo(ctx context.Context) error {
 		}
 	}
 	if keep {
-		say("The machines are still running. A shell on %s, where ctl works:\n\n    go run ./test/labctl shell demo %s\n\nand to remove everything:\n\n    go run ./test/labctl remove demo", fleet.Boss, fleet.Boss)
+		say("The machines are still running. A shell on %s, where ctl works:\n\n    go run ./test/labctl shell demo %s\n\nand to remove everything:\n\n    go run ./test/labctl destroy demo", fleet.Boss, fleet.Boss)
 		return nil
 	}
 	f.Close()
