@@ -261,7 +261,6 @@ func (n *Node) end(ctx context.Context, pid int) (gone bool, err error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	n.Resume() // a frozen one would die too, but see thaw
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return false, err
 	}

@@ -191,6 +191,11 @@ func TestKeptLab(t *testing.T) {
 	}
 	do(t, a.Boot(ctx))
 	expect(t, true, b, "a", "booted again by another process")
+	// The number of a node's PID 1 may have gone to a stranger.
+	do(t, os.WriteFile(filepath.Join(a.dir, "pid"), []byte(fmt.Sprint(os.Getpid())), 0o644))
+	if again, err := Find(name, "a"); err != nil || again.PID() != 0 {
+		t.Errorf("a stranger passes for a node: %+v, %v", again, err)
+	}
 	Remove(name)
 	if left := traces(name); len(left) > 0 {
 		t.Errorf("left are %q", left)

@@ -76,7 +76,6 @@ func killGroup(ctx context.Context, name string) {
 		if _, err := os.Stat(group); err != nil {
 			return
 		}
-		thaw(group)
 		for _, pid := range processes(group) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -86,17 +85,6 @@ func killGroup(ctx context.Context, name string) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
-// thaw lets frozen nodes go on. The kernel kills frozen processes too, but those of a node
-// inside of which one more level is frozen only since Linux 5.14.
-func thaw(group string) {
-	entries, _ := os.ReadDir(group)
-	for _, e := range entries {
-		if e.IsDir() {
-			os.WriteFile(filepath.Join(group, e.Name(), "cgroup.freeze"), []byte("0"), 0)
 		}
 	}
 }
