@@ -32,7 +32,8 @@ type Options struct {
 	Name string
 	// Install puts files below dir, which every node sees as part of its root. May be nil.
 	Install func(dir string) error
-	// Keep leaves the lab running when this process ends.
+	// Keep leaves the lab running when this process ends, until Remove, or until a lab of the
+	// same name is made.
 	Keep bool
 }
 
@@ -70,6 +71,9 @@ func New(ctx context.Context, opt Options) (*Lab, error) {
 	if err := l.create(ctx, opt); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("cannot make lab %s: %w", opt.Name, err)
+	}
+	if opt.Keep {
+		l.owner.release() // it belongs to nobody from now on
 	}
 	return l, nil
 }

@@ -170,6 +170,9 @@ func TestKeptLab(t *testing.T) {
 	const name = "t-kept"
 	t.Cleanup(func() { Remove(name) })
 	do(t, startHelper(t, "keep "+name).Wait())
+	if _, err := os.Stat(lockFile(name)); err == nil {
+		t.Error("a lab of nobody is locked")
+	}
 	RemoveStale()
 	l, err := Open(name)
 	do(t, err)

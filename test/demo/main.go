@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,24 +28,24 @@ ExecStart=/bin/sh -c 'while :; do echo "hello from $(hostname)"; sleep 5; done'
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := demo(ctx); err != nil {
+	keep := os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"
+	if err := demo(ctx, os.Stdout, "demo", keep); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func demo(ctx context.Context) error {
-	if err := prepare(ctx); err != nil {
+func demo(ctx context.Context, w io.Writer, labName string, keep bool) error {
+	if err := prepare(ctx, w); err != nil {
 		return err
 	}
-	keep := os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"
-	say("Building …")
+	say(w, "Building …")
 	if err := fleet.Build(); err != nil {
 		return err
 	}
 	began := time.Now()
 	f, err := fleet.New(ctx, fleet.Options{
-		Lab: "demo", Nodes: []string{"node1", "node2", "node3"}, Keep: keep,
+		Lab: labName, Nodes: []string{"node1", "node2", "node3"}, Keep: keep,
 		Units: map[string]string{"hello.service": hello},
 	})
 	if err != nil {
@@ -53,7 +54,7 @@ func demo(ctx context.Context) error {
 	if !keep {
 		defer f.Close()
 	}
-	say("Four machines with a real systemd each came up in %.1f s: a manager on %s, agents on node1 to node3, TLS between them.", time.Since(began).Seconds(), fleet.Boss)
+	say(w, "Four machines with a real systemd each came up in %.1f s: a manager on %s, agents on node1 to node3, TLS between them.", time.Since(began).Seconds(), fleet.Boss)
 	for _, line := range []string{
 		"ctl list-nodes",
 		"ctl start node1 hello.service",
@@ -62,29 +63,29 @@ func demo(ctx context.Context) error {
 		"ctl stop node1 hello.service",
 		"ctl status node1 hello.service",
 	} {
-		if err := show(ctx, f, line); err != nil {
+		if err := show(ctx, w, f, line); err != nil {
 			return err
 		}
 	}
 	if keep {
-		say("The machines are still running. A shell on %s, where ctl works:\n\n    go run ./test/labctl shell demo %s\n\nand to remove everything:\n\n    go run ./test/labctl destroy demo", fleet.Boss, fleet.Boss)
+		say(w, "The machines are still running. A shell on %s, where ctl works:\n\n    go run ./test/labctl shell %s %s\n\nand to remove everything:\n\n    go run ./test/labctl destroy %s", fleet.Boss, labName, fleet.Boss, labName)
 		return nil
 	}
 	f.Close()
-	say("Everything is removed again. `make demo KEEP=1` leaves the machines running for you.")
+	say(w, "Everything is removed again. `make demo KEEP=1` leaves the machines running for you.")
 	return nil
 }
 
-func say(format string, args ...any) { fmt.Printf("\n"+format+"\n", args...) }
+func say(w io.Writer, format string, args ...any) { fmt.Fprintf(w, "\n"+format+"\n", args...) }
 
 // show runs a command on the manager's machine as a user would type it.
-func show(ctx context.Context, f *fleet.Fleet, line string) error {
-	fmt.Printf("\n%s# %s\n", fleet.Boss, line)
+func show(ctx context.Context, w io.Writer, f *fleet.Fleet, line string) error {
+	fmt.Fprintf(w, "\n%s# %s\n", fleet.Boss, line)
 	r, err := f.Boss.Exec(ctx, strings.Fields(line)...)
 	if err != nil {
 		return err
 	}
-	fmt.Print(r.Stdout + r.Stderr)
+	fmt.Fprint(w, r.Stdout+r.Stderr)
 	if r.Code != 0 && r.Code != 3 { // status of a unit that is not active
 		return fmt.Errorf("%s: exit code %d%s", line, r.Code, f.Evidence(ctx))
 	}
@@ -92,7 +93,7 @@ func show(ctx context.Context, f *fleet.Fleet, line string) error {
 }
 
 // prepare installs what the lab needs, where this is Debian and something is missing.
-func prepare(ctx context.Context) error {
+func prepare(ctx context.Context, w io.Writer) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the demo needs root, for namespaces and mounts: sudo make demo")
 	}
@@ -103,7 +104,7 @@ func prepare(ctx context.Context) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("%s", why)
 	}
-	say("Installing what is missing (%s) …", why)
+	say(w, "Installing what is missing (%s) …", why)
 	for _, argv := range [][]string{
 		{"apt-get", "update", "-q"},
 		{"apt-get", "install", "-q", "-y", "--no-install-recommends", "systemd", "dbus", "dbus-bin", "iproute2", "util-linux"},

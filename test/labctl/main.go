@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -43,7 +44,7 @@ var errUsage = errors.New("usage")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, os.Stdout, os.Args[1:])
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -58,16 +59,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, w io.Writer, args []string) error {
 	if len(args) == 0 {
 		return errUsage
 	}
 	command, args := args[0], args[1:]
 	switch {
 	case command == "check" && len(args) == 0:
-		return check()
+		return check(w)
 	case command == "list" && len(args) == 0:
-		return list()
+		return list(w)
 	case command == "create" && len(args) > 1:
 		return create(ctx, args[0], args[1:])
 	case command == "boot" && len(args) > 1:
@@ -79,12 +80,12 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		return onNode(ctx, command, n, args[0], args[2:])
+		return onNode(ctx, w, command, n, args[0], args[2:])
 	}
 	return errUsage
 }
 
-func check() error {
+func check(w io.Writer) error {
 	why := lab.Unavailable()
 	if why == "" {
 		return nil
@@ -92,15 +93,15 @@ func check() error {
 	if os.Getenv("CI") == "true" {
 		return errors.New(why)
 	}
-	fmt.Println("left out: all tests on real systemd nodes (internal/lab, internal/systemd, internal/agentd, test/e2e):", why)
+	fmt.Fprintln(w, "left out: all tests on real systemd nodes (internal/lab, internal/systemd, internal/agentd, test/demo, test/e2e, test/labctl):", why)
 	return nil
 }
 
-func list() error {
+func list(w io.Writer) error {
 	for _, name := range lab.Labs() {
 		nodes, err := lab.NodesOf(name)
 		if err != nil {
-			fmt.Printf("%s  -  -  only remains\n", name)
+			fmt.Fprintf(w, "%s  -  -  only remains\n", name)
 			continue
 		}
 		for _, n := range nodes {
@@ -108,7 +109,7 @@ func list() error {
 			if n.PID() != 0 {
 				state = fmt.Sprint("pid ", n.PID())
 			}
-			fmt.Printf("%s  %s  %s  %s\n", name, n.Name, n.Addr, state)
+			fmt.Fprintf(w, "%s  %s  %s  %s\n", name, n.Name, n.Addr, state)
 		}
 	}
 	return nil
@@ -157,7 +158,7 @@ func destroy(name string) error {
 	return fmt.Errorf("there is no lab %q", name)
 }
 
-func onNode(ctx context.Context, command string, n *lab.Node, labName string, rest []string) error {
+func onNode(ctx context.Context, w io.Writer, command string, n *lab.Node, labName string, rest []string) error {
 	switch {
 	case command == "cut" && len(rest) == 0:
 		return n.Cut(ctx)
@@ -185,22 +186,22 @@ func onNode(ctx context.Context, command string, n *lab.Node, labName string, re
 		if term == "" {
 			term = "dumb"
 		}
-		return attach(ctx, n, "env", "TERM="+term, "bash", "-l")
+		return attach(ctx, w, n, "env", "TERM="+term, "bash", "-l")
 	case command == "exec" && len(rest) > 0:
-		return attach(ctx, n, rest...)
+		return attach(ctx, w, n, rest...)
 	}
 	return errUsage
 }
 
 // attach runs a program on a node with this one's terminal: in its process group, so that it
 // may read from it, and gets the Ctrl-C that is typed there.
-func attach(ctx context.Context, n *lab.Node, argv ...string) error {
+func attach(ctx context.Context, w io.Writer, n *lab.Node, argv ...string) error {
 	if n.PID() == 0 {
 		return fmt.Errorf("node %s is switched off", n.Name)
 	}
 	cmd := n.Command(context.WithoutCancel(ctx), argv...)
 	cmd.SysProcAttr, cmd.Cancel = nil, nil
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, w, os.Stderr
 	return cmd.Run()
 }
 
