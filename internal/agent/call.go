@@ -53,8 +53,12 @@ func (a *Agent) mayCall(s Session, name string, args wire.Raw) error {
 	if verb, ok := protectedFrom[name]; ok && slices.ContainsFunc(first, isAgent) {
 		return protected(verb)
 	}
-	if method.UnitArg && name != "GetUnitFileState" {
-		if err := unit.CheckInstance(first[0]); err != nil {
+	if method.UnitArg && name != "GetUnitFileState" { // which also takes the path of a file
+		check := unit.CheckInstance
+		if name == "ReadUnitFiles" {
+			check = unit.CheckName // a template has files
+		}
+		if err := check(first[0]); err != nil {
 			return wire.ErrInvalidArgs.With("%v", err)
 		}
 	}

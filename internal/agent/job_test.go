@@ -295,3 +295,15 @@ func TestMetricsOfJobs(t *testing.T) {
 		w.expect("systemd< StartUnit a.service", "answer 3 ok", "JobDone 3 done", "JobMetrics a.service StartUnit 1s")
 	})
 }
+
+func TestTemplatesHaveFilesAndNothingElse(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		for _, c := range []struct{ method, unit string }{
+			{"ReadUnitFiles", "a@.service"}, {"ReadUnitFiles", "../a@.service"}, {"ReadUnitFiles", "a"}, {"ResetFailedUnit", "a@.service"},
+		} {
+			w.a.Call(l.session, c.method, wire.Raw{Sig: "s", Data: str(c.unit).Data}, func(_ wire.Raw, err error) { w.note("%s %s", c.unit, kind(err)) })
+		}
+		w.expect("systemd< ReadUnitFiles", "../a@.service InvalidArgs", "a InvalidArgs", "a@.service InvalidArgs")
+	})
+}

@@ -23,8 +23,8 @@ func catCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cat NODE UNIT…",
 		Short:   "Show the files of units",
-		Long:    "Shows the unit file and the drop-ins of units, as they are on the node. Files that not everyone may read are left out.",
-		Example: "  ctl cat node1 foo.service",
+		Long:    "Shows the unit file and the drop-ins of units and templates, as they are on the node. Files that not everyone may read are left out.",
+		Example: "  ctl cat node1 foo.service\n  ctl cat node1 web@",
 		GroupID: groupFiles,
 	}
 	f.add(cmd)

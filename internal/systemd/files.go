@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.org/ctrl/internal/peer"
+	"example.org/ctrl/internal/unit"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func (s *Systemd) readUnitFiles(args wire.Raw, timeout time.Duration, done func(
 
 // unitTexts asks systemd for the paths and reads them.
 func (s *Systemd) unitTexts(ctx context.Context, c *connection, name string) (wire.Raw, error) {
-	paths, err := c.unitFiles(ctx, name)
+	find, err := c.unitFiles(ctx, name)
 	if err != nil {
 		return wire.Raw{}, err
 	}
@@ -66,12 +67,7 @@ func (s *Systemd) unitTexts(ctx context.Context, c *connection, name string) (wi
 	read := make(chan result, 1)
 	go func() {
 		defer func() { <-s.readers }()
-		files, err := readAll(paths)
-		if err != nil {
-			read <- result{err: wire.ErrFailed.With("%v", err)}
-			return
-		}
-		body, err := peer.Encode(files)
+		body, err := readFound(find)
 		read <- result{body, err}
 	}()
 	select {
@@ -82,9 +78,36 @@ func (s *Systemd) unitTexts(ctx context.Context, c *connection, name string) (wi
 	}
 }
 
-// unitFiles are the paths of a unit's fragment and drop-ins. Some units have none: a
-// device, a scope, a mount that the kernel has.
-func (c *connection) unitFiles(ctx context.Context, name string) ([]string, error) {
+// readFound finds files and reads them.
+func readFound(find func() ([]string, error)) (wire.Raw, error) {
+	paths, err := find()
+	if err != nil {
+		return wire.Raw{}, err
+	}
+	files, err := readAll(paths)
+	if err != nil {
+		return wire.Raw{}, wire.ErrFailed.With("%v", err)
+	}
+	return peer.Encode(files)
+}
+
+// unitFiles finds a unit's files; what it returns may look for them on disk.
+func (c *connection) unitFiles(ctx context.Context, name string) (func() ([]string, error), error) {
+	if !unit.IsTemplate(name) {
+		paths, err := c.loadedFiles(ctx, name)
+		return func() ([]string, error) { return paths, nil }, err
+	}
+	var searchPath []string
+	v, err := c.property(ctx, wire.SystemdPath, wire.SystemdManagerInterface, "UnitPath")
+	if err == nil {
+		err = peer.DecodeValue(v, &searchPath)
+	}
+	return func() ([]string, error) { return templateFiles(searchPath, name) }, err
+}
+
+// loadedFiles are the paths of a unit's fragment and drop-ins by systemd's word. Some units
+// have none: a device, a scope, a mount that the kernel has.
+func (c *connection) loadedFiles(ctx context.Context, name string) ([]string, error) {
 	var load, fragment string
 	var dropIns []string
 	for _, p := range []struct {
