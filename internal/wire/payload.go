@@ -73,6 +73,14 @@ const (
 	MemberClosing    = "Closing"    // signal (s reason), both ways: the last message of a side that ends a session on purpose
 )
 
+// Members that serve certificates. Requests, certificates and authorities travel as PEM, as
+// they stand in files.
+const (
+	MemberJoin     = "Join"     // of the Join interface: (s node, s token, ay csr → ay certificate, ay ca)
+	MemberRenew    = "Renew"    // of the internal Manager interface: (ay csr → ay certificate, ay ca)
+	MemberRenewNow = "RenewNow" // signal of the manager: the agent is to call Renew without waiting for its time
+)
+
 // Members of the internal Agent interface that serve monitors.
 const (
 	MemberSubscribe             = "Subscribe"             // (s pattern → a(ssss) asked, id, active, sub)

@@ -16,6 +16,8 @@ const (
 	MonitorInterface = BusName + ".Monitor"
 	MetricsInterface = BusName + ".Metrics"
 	AgentInterface   = BusName + ".Agent"
+
+	EnrolmentInterface = BusName + ".Enrolment"
 )
 
 // Interfaces between manager and agent. They are private: a feature list exchanged in
