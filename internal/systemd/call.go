@@ -59,6 +59,9 @@ func (s *Systemd) StartJob(req agent.JobRequest, timeout time.Duration, done fun
 			done(0, wire.ErrFailed.With("systemd answered with the job path %q", string(path)))
 			return
 		}
+		if req.Verb != wire.Stop {
+			s.memory.answered(req.Unit, job)
+		}
 		done(job, nil)
 	})
 }

@@ -22,6 +22,51 @@ type memory struct {
 	mu    sync.Mutex
 	units map[string]map[string]map[string]wire.Value // unit → interface → property
 	order []string
+
+	// jobs are systemd's jobs by the primary names of their units, which are those of signals.
+	jobs map[uint32]string
+}
+
+// maxNamedJobs bounds memory.jobs. Of a unit whose job does not fit, nothing is remembered
+// where it was asked for by an alias.
+const maxNamedJobs = 4096
+
+// jobNew notes whose a job is. Systemd says so before it answers who asked for the job, and
+// tells nothing of what the job does before that.
+func (m *memory) jobNew(job uint32, unit string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.jobs) >= maxNamedJobs {
+		return
+	}
+	if m.jobs == nil {
+		m.jobs = make(map[uint32]string)
+	}
+	m.jobs[job] = unit
+}
+
+func (m *memory) jobRemoved(job uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.jobs, job)
+}
+
+// forgetJobs is for a new connection: ends of jobs have been missed.
+func (m *memory) forgetJobs() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs = nil
+}
+
+// answered begins to remember also the unit behind an alias, where the job of unit is that
+// unit's.
+func (m *memory) answered(unit string, job uint32) {
+	m.mu.Lock()
+	primary := m.jobs[job]
+	m.mu.Unlock()
+	if primary != "" && primary != unit {
+		m.expect(primary)
+	}
 }
 
 // expect begins to remember a unit, from nothing.
@@ -69,6 +114,9 @@ func (m *memory) complete(unit, iface string, body wire.Raw) wire.Raw {
 	var props map[string]wire.Value
 	if peer.Decode(body, &props) != nil || !untouched(props) {
 		return body
+	}
+	if id, ok := props["Id"].AsString(); ok {
+		unit = id // signals come by that name
 	}
 	m.mu.Lock()
 	for name, remembered := range m.units[unit] {

@@ -38,11 +38,19 @@ func (s *Systemd) signal(m *peer.Message) {
 
 func (s *Systemd) managerSignal(m *peer.Message) {
 	switch m.Member {
+	case "JobNew":
+		var job uint32
+		var path wire.ObjectPath
+		var unit string
+		if peer.Decode(m.Body, &job, &path, &unit) == nil {
+			s.memory.jobNew(job, unit)
+		}
 	case "JobRemoved":
 		var job uint32
 		var path wire.ObjectPath
 		var unit, result string
 		if peer.Decode(m.Body, &job, &path, &unit, &result) == nil {
+			s.memory.jobRemoved(job)
 			s.core.SystemdJobRemoved(job, unit, result)
 		}
 	case "UnitNew", "UnitRemoved":

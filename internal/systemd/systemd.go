@@ -115,6 +115,7 @@ func (s *Systemd) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.memory.forgetJobs()
 	facts, err := c.begin(setup)
 	if err != nil {
 		c.Close(err)
