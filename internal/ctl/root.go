@@ -97,6 +97,7 @@ var commands = []func(*app) *cobra.Command{
 	listUnitFilesCommand, catCommand, enableCommand, disableCommand, maskCommand, unmaskCommand, presetCommand, isEnabledCommand,
 	getDefaultCommand, setDefaultCommand, daemonReloadCommand,
 	listJobsCommand, cancelCommand,
+	proxyNameCommand,
 	completionCommand,
 }
 
