@@ -42,6 +42,10 @@ const (
 	ManyNodes            = "many-nodes"
 	ManagerRemovesNode   = "manager-removes-node"
 	ReportOfOldSession   = "report-of-old-session"
+	ResetConnections     = "reset-connections"
+	CallsInFlight        = "calls-in-flight"
+	UnpluggedUnderLoad   = "unplugged-under-load"
+	MetricsOfHungNode    = "metrics-of-hung-node"
 )
 
 // Scenarios is the one list of them for all tiers, in the order of the names above.
@@ -78,4 +82,8 @@ var Scenarios = []Scenario{
 	{ManyNodes, "a fleet of many nodes connects, lists and starts units"},
 	{ManagerRemovesNode, "a node that leaves the configuration is closed and stays out"},
 	{ReportOfOldSession, "a report from an old session touches no job of the new one"},
+	{ResetConnections, "hundreds of connections that end before they register keep no agent out"},
+	{CallsInFlight, "calls that a lost node has not answered end with its session"},
+	{UnpluggedUnderLoad, "both sides notice a cut link within the threshold while data is under way"},
+	{MetricsOfHungNode, "a node that does not say how long its unit took holds up no other node's metrics"},
 }
