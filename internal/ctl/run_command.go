@@ -174,9 +174,20 @@ func (f *runFlags) props(env func(string) string, cmd *cobra.Command, command []
 		return nil, err
 	}
 	props = append(props, set...)
-	// Without the flag systemd would put environment variables into the arguments.
-	add("ExecStartEx", []execExValue{{command[0], command, []string{"no-env-expand"}}})
+	add("ExecStart", []execValue{{command[0], literal(command), false}})
 	return props, nil
+}
+
+// literal doubles each $, so that systemd puts no environment variables into arguments
+// (systemd.service(5), "COMMAND LINES"). The flag no-env-expand would say it better, but
+// systemd 252 writes it into the unit's file as ExecStartEx=, which it cannot read again: at
+// the next daemon-reload the unit has a bad setting.
+func literal(command []string) []string {
+	out := make([]string, len(command))
+	for i, arg := range command {
+		out[i] = strings.ReplaceAll(arg, "$", "$$")
+	}
+	return out
 }
 
 // environment takes the values of bare names from our own environment, as systemd-run does.

@@ -37,15 +37,7 @@ func (f *Fleet) WaitAgent(ctx context.Context, node string) error {
 // WaitManager waits until the manager is on the bus of its machine and answers.
 func (f *Fleet) WaitManager(ctx context.Context) error {
 	status := property{wire.BusName, dbus.ObjectPath(wire.RootPath), wire.ManagerInterface, "Status"}
-	rules := []dbus.MatchOption{dbus.WithMatchInterface(wire.DBusInterface), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, wire.BusName)}
-	return await(ctx, f.Boss, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
-		var owned bool
-		if err := bus.BusObject().CallWithContext(ctx, wire.DBusInterface+".NameHasOwner", 0, wire.BusName).Store(&owned); err != nil {
-			return "", err
-		}
-		if !owned {
-			return wire.BusName + " has no owner", nil
-		}
+	return await(ctx, f.Boss, wire.BusName, nil, func(ctx context.Context, bus *dbus.Conn) (string, error) {
 		_, err := status.get(ctx, bus)
 		return "", err
 	})
@@ -57,7 +49,7 @@ func WaitUnit(ctx context.Context, n *lab.Node, unit string, states ...string) e
 	// Not the signals of the Manager interface: looking at a unit that is not loaded makes some.
 	rules := []dbus.MatchOption{dbus.WithMatchSender(name), dbus.WithMatchPathNamespace(path), dbus.WithMatchInterface(wire.PropertiesInterface)}
 	subscribed := false
-	return await(ctx, n, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
+	return await(ctx, n, name, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
 		manager := bus.Object(name, path)
 		if !subscribed {
 			if err := manager.CallWithContext(ctx, name+".Manager.Subscribe", 0).Err; err != nil {
@@ -77,9 +69,13 @@ func WaitUnit(ctx context.Context, n *lab.Node, unit string, states ...string) e
 	})
 }
 
-const (
-	waitLimit = 30 * time.Second
-)
+const waitLimit = 30 * time.Second
+
+// isGone reports that nobody was there to answer, or died before it did.
+func isGone(err error) bool {
+	var e dbus.Error
+	return errors.As(err, &e) && slices.Contains([]string{wire.ErrServiceUnknown.Name, wire.ErrNameHasNoOwner.Name, wire.ErrNoReply.Name}, e.Name)
+}
 
 // property is a property of type string.
 type property struct {
@@ -98,7 +94,7 @@ func (p property) get(ctx context.Context, bus *dbus.Conn) (string, error) {
 
 func awaitProperty(ctx context.Context, n *lab.Node, p property, want string) error {
 	rules := []dbus.MatchOption{dbus.WithMatchObjectPath(p.path), dbus.WithMatchInterface(wire.PropertiesInterface)}
-	return await(ctx, n, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
+	return await(ctx, n, p.name, rules, func(ctx context.Context, bus *dbus.Conn) (string, error) {
 		value, err := p.get(ctx, bus)
 		if err != nil || value == want {
 			return "", err
@@ -108,8 +104,9 @@ func awaitProperty(ctx context.Context, n *lab.Node, p property, want string) er
 }
 
 // await looks, on the bus of a node, for what is still missing: at first, and again after
-// each signal that matches the rules.
-func await(ctx context.Context, n *lab.Node, rules []dbus.MatchOption, look func(context.Context, *dbus.Conn) (missing string, err error)) error {
+// each signal that matches the rules and whenever somebody takes or leaves name. Whoever has
+// that name may be gone, or die over the question, and come back.
+func await(ctx context.Context, n *lab.Node, name string, rules []dbus.MatchOption, look func(context.Context, *dbus.Conn) (missing string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	bus, err := Bus(ctx, n)
@@ -119,11 +116,20 @@ func await(ctx context.Context, n *lab.Node, rules []dbus.MatchOption, look func
 	defer bus.Close()
 	signals := make(chan *dbus.Signal, 1024)
 	bus.Signal(signals)
-	if err := bus.AddMatchSignalContext(ctx, rules...); err != nil {
-		return fmt.Errorf("the bus of %s: %w", n.Name, err)
+	owner := []dbus.MatchOption{dbus.WithMatchInterface(wire.DBusInterface), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, name)}
+	for _, match := range [][]dbus.MatchOption{owner, rules} {
+		if match == nil {
+			continue
+		}
+		if err := bus.AddMatchSignalContext(ctx, match...); err != nil {
+			return fmt.Errorf("the bus of %s: %w", n.Name, err)
+		}
 	}
 	for {
 		missing, err := look(ctx, bus)
+		if isGone(err) {
+			missing, err = err.Error(), nil
+		}
 		if err != nil {
 			return fmt.Errorf("on %s: %w", n.Name, err)
 		}
