@@ -62,7 +62,7 @@ var rules = []rule{
 		why: "daemons have one D-Bus stack, internal/peer"},
 	{from: []string{"*"}, except: []string{"internal/lab", "internal/bustest", "test/...", "bench/...", "internal/journal", "internal/nodefiles", "internal/client", "internal/ctl/..."},
 		to: []string{"os/exec"}, direct: true, why: "child processes are started in few known places"},
-	{from: []string{"internal/unit", "internal/backoff", "internal/loop", "internal/version", "internal/wire"},
+	{from: []string{"internal/unit", "internal/atomicfile", "internal/backoff", "internal/loop", "internal/version", "internal/wire"},
 		to: []string{"*"}, why: "a leaf imports the standard library only"},
 	{from: []string{"internal/peer"}, to: append(append([]string{"internal/config"}, cores...), adapters...),
 		why: "the transport knows none of those that use it"},
