@@ -14,6 +14,7 @@ import (
 type follower struct {
 	listening  sync.Mutex // held while subscriptions are made
 	subscribed bool       // guarded by listening
+	statusToo  bool       // guarded by listening: subscribed to what a Watch is about
 
 	mu      sync.Mutex
 	manager string // unique name, "" where it is not known
@@ -30,6 +31,9 @@ type follower struct {
 	lost  map[string]error // nodes that were seen going offline
 
 	monitors map[dbus.ObjectPath]*Monitor
+	metrics  []*Metrics
+	watches  map[*Watch]bool
+	owners   map[string]string // of bus names, for watches: unique names, "" where there is none
 }
 
 // maxEarly bounds the ends that are kept. Past it some are forgotten; other clients' jobs
@@ -37,7 +41,8 @@ type follower struct {
 const maxEarly = 1 << 16
 
 func newFollower() *follower {
-	return &follower{waiting: make(map[uint32]*Job), early: make(map[uint32]*Job), lost: make(map[string]error), monitors: make(map[dbus.ObjectPath]*Monitor)}
+	return &follower{waiting: make(map[uint32]*Job), early: make(map[uint32]*Job), lost: make(map[string]error), monitors: make(map[dbus.ObjectPath]*Monitor),
+		watches: make(map[*Watch]bool), owners: make(map[string]string)}
 }
 
 func (f *follower) known() bool {
@@ -60,7 +65,11 @@ func (f *follower) endReign(next string, why error) {
 	for _, m := range f.monitors {
 		m.end(why)
 	}
+	for _, m := range f.metrics {
+		m.end(why)
+	}
 	clear(f.monitors)
+	f.metrics = nil
 	clear(f.early)
 	clear(f.lost)
 	f.manager, f.dead = next, why
@@ -119,8 +128,15 @@ func (f *follower) DeliverSignal(iface, member string, s *dbus.Signal) {
 		}
 		return
 	}
+	if iface == wire.MetricsInterface {
+		for _, m := range f.listeners(s) {
+			m.deliver(member, s.Body)
+		}
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.tellWatches(iface, member, s)
 	switch {
 	case s.Sender == wire.DBusName && iface == wire.DBusInterface && member == "NameOwnerChanged":
 		f.ownerChanged(s.Body)
@@ -220,4 +236,7 @@ func (f *follower) Terminate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.endReign("", ErrManagerGone.With("the connection to the bus was lost"))
+	for w := range f.watches {
+		w.notify(ManagerProcess, LocalAgent)
+	}
 }

@@ -91,9 +91,9 @@ without a suffix is a service.`,
 
 // commands are all commands, one function per command.
 var commands = []func(*app) *cobra.Command{
-	listNodesCommand, statusCommand, versionCommand,
+	listNodesCommand, statusCommand, logLevelCommand, metricsCommand, shutdownCommand, switchManagerCommand, versionCommand,
 	startCommand, stopCommand, restartCommand, reloadCommand, tryRestartCommand, reloadOrRestartCommand, tryReloadOrRestartCommand,
-	runCommand, listUnitsCommand, isActiveCommand, isFailedCommand, showCommand, killCommand, freezeCommand, thawCommand, resetFailedCommand, setPropertyCommand,
+	runCommand, listUnitsCommand, monitorCommand, isActiveCommand, isFailedCommand, showCommand, killCommand, freezeCommand, thawCommand, resetFailedCommand, setPropertyCommand,
 	listUnitFilesCommand, catCommand, enableCommand, disableCommand, maskCommand, unmaskCommand, presetCommand, isEnabledCommand,
 	getDefaultCommand, setDefaultCommand, daemonReloadCommand,
 	listJobsCommand, cancelCommand,

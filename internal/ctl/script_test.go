@@ -48,7 +48,11 @@ func TestScripts(t *testing.T) {
 			"terminal":  terminalCmd,
 			"calls":     callsCmd,
 			"cut":       cutCmd,
-			"nobus":     func(ts *testscript.TestScript, _ bool, _ []string) { worldOf(ts).bus.Stop() },
+			"live":      liveCmd,
+
+			"liveterminal": liveTerminalCmd,
+			"agent":        agentCmd,
+			"nobus":        func(ts *testscript.TestScript, _ bool, _ []string) { worldOf(ts).bus.Stop() },
 		},
 	})
 }
@@ -58,6 +62,7 @@ type worldKey struct{}
 type scriptWorld struct {
 	bus     *bustest.Bus
 	manager *fakemanager.Manager
+	agent   *fakemanager.Agent
 }
 
 func worldOf(ts *testscript.TestScript) *scriptWorld { return ts.Value(worldKey{}).(*scriptWorld) }
@@ -78,6 +83,15 @@ func quitCmd(ts *testscript.TestScript, _ bool, _ []string) { worldOf(ts).manage
 // cut NODE [REASON]: a node goes offline.
 func cutCmd(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(worldOf(ts).manager.SetOffline(args[0], true, strings.Join(args[1:], " ")))
+}
+
+// agent STATUS: an agent on this machine.
+func agentCmd(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	ts.Check(w.setAgent(args[0]))
+	if w.agent != nil {
+		ts.Defer(w.agent.Stop)
+	}
 }
 
 // calls: the calls so far, to standard output.

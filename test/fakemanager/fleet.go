@@ -14,6 +14,7 @@ import (
 // Fleet is what the manager pretends to manage.
 type Fleet struct {
 	Version string
+	Metrics bool // are on
 	Nodes   []*Node
 }
 

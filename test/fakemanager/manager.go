@@ -1,18 +1,23 @@
 package fakemanager
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/godbus/dbus/v5"
 
+	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
 )
 
 // Manager is a running fake.
 type Manager struct {
 	conn *dbus.Conn
+	line net.Conn // below conn
 	in   chan *dbus.Message
 	done chan struct{}
 
@@ -26,6 +31,9 @@ type Manager struct {
 	mons    map[uint32]*monitor
 	lastMon uint32
 	lastSub uint32
+
+	logLevel string
+	metrics  bool
 }
 
 type job struct {
@@ -37,12 +45,13 @@ type job struct {
 
 // Start connects to a bus and owns the manager's name there.
 func Start(address string, fleet *Fleet) (*Manager, error) {
-	conn, err := dbus.Connect(address)
+	conn, line, err := connect(address)
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{conn: conn, in: make(chan *dbus.Message, 1<<12), done: make(chan struct{}), fleet: fleet,
-		jobs: make(map[uint32]*job), pings: make(map[uint32]*job), mons: make(map[uint32]*monitor)}
+	m := &Manager{conn: conn, line: line, in: make(chan *dbus.Message, 1<<12), done: make(chan struct{}), fleet: fleet,
+		jobs: make(map[uint32]*job), pings: make(map[uint32]*job), mons: make(map[uint32]*monitor),
+		logLevel: "INFO", metrics: fleet.Metrics}
 	m.changed.L = &m.mu
 	if fleet.Version == "" {
 		fleet.Version = "0.0-fake"
@@ -62,8 +71,31 @@ func Start(address string, fleet *Fleet) (*Manager, error) {
 
 // Stop leaves the bus.
 func (m *Manager) Stop() {
-	_ = m.conn.Close()
+	m.leave()
 	<-m.done
+}
+
+// leave cuts the line: the library's own Close may close the channel of messages while it
+// sends on it.
+func (m *Manager) leave() { _ = m.line.Close() }
+
+func connect(address string) (*dbus.Conn, net.Conn, error) {
+	line, err := peer.DialAddress(context.Background(), address)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := dbus.NewConn(line)
+	if err == nil {
+		err = conn.Auth(nil)
+	}
+	if err == nil {
+		err = conn.Hello()
+	}
+	if err != nil {
+		_ = line.Close()
+		return nil, nil, err
+	}
+	return conn, line, nil
 }
 
 func (m *Manager) serve() {
@@ -120,6 +152,13 @@ func (m *Manager) route(c *call, iface string) error {
 		return m.serveManager(c)
 	case wire.MonitorInterface:
 		return m.serveMonitor(c)
+	case wire.IntrospectableInterface:
+		m.calls = append(m.calls, "Introspect "+string(c.path))
+		if c.path == wire.MetricsPath && !m.metrics {
+			return wire.ErrUnknownObject.With("metrics are off")
+		}
+		c.reply("<node/>")
+		return nil
 	case wire.NodeInterface:
 		name, _ := wire.ParseNodePath(c.path)
 		n := m.fleet.node(name)
@@ -182,6 +221,47 @@ func (m *Manager) Calls() []string {
 	return append([]string(nil), m.calls...)
 }
 
+// ForgetCalls lets Calls and AwaitCall begin anew.
+func (m *Manager) ForgetCalls() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls = nil
+}
+
+// AwaitCall waits until there was a call that begins so, as Calls words it.
+func (m *Manager) AwaitCall(ctx context.Context, begins string) bool {
+	defer context.AfterFunc(ctx, func() {
+		m.mu.Lock() // whoever has looked at ctx waits by now
+		defer m.mu.Unlock()
+		m.changed.Broadcast()
+	})()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for !slices.ContainsFunc(m.calls, func(c string) bool { return strings.HasPrefix(c, begins) }) {
+		if ctx.Err() != nil {
+			return false
+		}
+		m.changed.Wait()
+	}
+	return true
+}
+
+// Start starts a unit, as another client would.
+func (m *Manager) Start(node, unit string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.fleet.node(node)
+	if n == nil || n.unit(unit) == nil {
+		return fmt.Errorf("no unit %s on %s", unit, node)
+	}
+	m.lastJob++
+	j := &job{id: m.lastJob, node: node, unit: unit, verb: "start", stat: wire.JobRunning, how: &Behaviour{}}
+	m.jobs[j.id] = j
+	m.emit("", wire.RootPath, wire.ManagerInterface, "JobNew", j.id, dbus.ObjectPath(wire.JobPath(j.id)))
+	m.endJob(j, wire.ResultDone)
+	return nil
+}
+
 // AwaitJob waits until a job for a unit is under way and whoever asked for it has read the
 // answer.
 func (m *Manager) AwaitJob(node, unit string) {
@@ -227,7 +307,9 @@ func (m *Manager) SetOffline(node string, offline bool, reason string) error {
 }
 
 func (m *Manager) setOffline(n *Node, offline bool, reason string) {
+	before := m.fleet.status()
 	n.Offline, n.Reason = offline, reason
+	defer m.fleetChanged(n, before)
 	m.emitChanged(wire.NodePath(n.Name), wire.NodeInterface, map[string]dbus.Variant{
 		"Status": dbus.MakeVariant(n.status()), "DisconnectReason": dbus.MakeVariant(reason),
 	})

@@ -17,6 +17,7 @@ type monitor struct {
 type subscription struct {
 	node  unit.Glob
 	units []unit.Glob
+	all   bool // the pseudo-unit "*" too
 }
 
 func (m *Manager) newMonitor(owner string) dbus.ObjectPath {
@@ -60,12 +61,13 @@ func (m *Manager) subscribe(c *call, id uint32, mon *monitor, node string, units
 		}
 		sub.units = append(sub.units, g)
 	}
+	sub.all = slices.Contains(units, "*")
 	mon.subs = append(mon.subs, sub)
 	m.lastSub++
 	c.reply(m.lastSub)
 	for _, n := range m.fleet.Nodes {
 		if !n.Offline && sub.node.Match(n.Name) {
-			m.round(id, mon, n, sub, slices.Contains(units, "*"))
+			m.round(id, mon, n, sub, sub.all)
 		}
 	}
 	return nil

@@ -71,8 +71,13 @@ func (m *Manager) ask(c *call, n *Node, u *Unit, name string) error {
 			return wire.ErrSystemdNoSuchUnit.With("Unit %s not loaded.", name)
 		}
 		c.reply()
-	case "ResetFailed", "Reload":
+	case "ResetFailed", "Reload", "SwitchManager":
 		c.reply()
+	case "SetLogLevel":
+		return checkLevel(c)
+	case "Shutdown":
+		c.reply()
+		m.setOffline(n, true, "the agent shut down")
 	default:
 		return m.unitFiles(c, n)
 	}
@@ -200,7 +205,7 @@ func (m *Manager) begin(c *call, n *Node, name, verb string, how *Behaviour) err
 	case how.Cut:
 		m.setOffline(n, true, "no sign of life for 6 s")
 	case how.Quit:
-		_ = m.conn.Close()
+		m.leave()
 	case !how.Hang && !how.Early:
 		m.endJob(j, orElse(how.Result, wire.ResultDone))
 	}
@@ -239,6 +244,7 @@ func (m *Manager) endJob(j *job, result string) {
 			u.Properties[name] = value
 		}
 	}
+	m.measured(j)
 	m.emit("", wire.RootPath, wire.ManagerInterface, "JobRemoved", j.id, dbus.ObjectPath(wire.JobPath(j.id)), j.node, j.unit, result)
 	if u := m.fleet.node(j.node).unit(j.unit); u != nil {
 		m.unitChanged(j.node, u)

@@ -17,7 +17,7 @@ func (m *Manager) managerProperties() properties {
 		names = append(names, n.Name)
 	}
 	return properties{
-		"Status": dbus.MakeVariant(m.fleet.status()), "Nodes": dbus.MakeVariant(names), "LogLevel": dbus.MakeVariant("INFO"),
+		"Status": dbus.MakeVariant(m.fleet.status()), "Nodes": dbus.MakeVariant(names), "LogLevel": dbus.MakeVariant(m.logLevel),
 		"LogTarget": dbus.MakeVariant("stderr"), "Version": dbus.MakeVariant(m.fleet.Version),
 	}
 }
@@ -101,7 +101,7 @@ func (m *Manager) serveManager(c *call) error {
 	case "CreateMonitor":
 		c.reply(m.newMonitor(c.sender))
 	default:
-		return wire.ErrUnknownMethod.With("no method %s", c.member)
+		return m.serveControl(c)
 	}
 	return nil
 }

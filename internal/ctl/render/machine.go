@@ -90,6 +90,28 @@ func Line(w io.Writer, row any) error {
 	return err
 }
 
+// Item writes one row as one item of a YAML list, for streams.
+func Item(w io.Writer, row any) error {
+	m := newMachine(reflect.TypeOf(row))
+	if err := m.item(row); err != nil {
+		return err
+	}
+	_, err := w.Write(m.b.Bytes())
+	return err
+}
+
+func (m *machine) item(row any) error {
+	v := reflect.ValueOf(row)
+	for i, c := range m.columns {
+		m.b.WriteString([]string{"- ", "  "}[min(i, 1)] + c.key + ": ")
+		if err := m.scalar(machineValue(v.Field(c.field).Interface())); err != nil {
+			return err
+		}
+		m.b.WriteByte('\n')
+	}
+	return nil
+}
+
 // machineValue is a field's value as programs see it.
 func machineValue(v any) any {
 	switch v := v.(type) {
@@ -113,13 +135,8 @@ func machineValue(v any) any {
 func writeYAML[T any](w io.Writer, rows []T) error {
 	m := newMachine(reflect.TypeFor[T]())
 	for _, row := range rows {
-		v := reflect.ValueOf(row)
-		for i, c := range m.columns {
-			m.b.WriteString([]string{"- ", "  "}[min(i, 1)] + c.key + ": ")
-			if err := m.scalar(machineValue(v.Field(c.field).Interface())); err != nil {
-				return err
-			}
-			m.b.WriteByte('\n')
+		if err := m.item(row); err != nil {
+			return err
 		}
 	}
 	if len(rows) == 0 {
