@@ -231,28 +231,3 @@ type Target struct {
 	Path wire.ObjectPath
 	To   string // unique name
 }
-
-// EmitTo sends a signal to some clients only, those of the bus that is connected now. body
-// is called on the server's goroutine.
-func (s *Server) EmitTo(targets []Target, iface *Interface, signal string, body func() (wire.Raw, error)) {
-	conn := s.conn.Load()
-	if conn == nil {
-		return
-	}
-	s.Do(func() {
-		args, err := body()
-		if err == nil {
-			err = matches(iface, signal, args.Sig)
-		}
-		if err != nil {
-			s.dropped(signal, iface.Spec.Name, err)
-			return
-		}
-		for _, t := range targets {
-			if err := conn.SignalTo(t.To, t.Path, iface.Spec.Name, signal, args); err != nil {
-				s.dropped(signal, iface.Spec.Name, err)
-				return
-			}
-		}
-	})
-}

@@ -233,17 +233,28 @@ func (m *Manager) addPeer(owner string, id uint32, name string) (uint32, error) 
 		return 0, wire.ErrLimitsExceeded.With("monitor %d has %d peers already", id, len(mon.peers))
 	}
 	m.lastPeer = max(m.lastPeer+1, 1)
-	mon.setPeers(append(mon.peers, monitorPeer{m.lastPeer, name}))
+	m.setPeers(mon, append(mon.peers, monitorPeer{m.lastPeer, name}))
 	return m.lastPeer, nil
 }
 
 // setPeers makes a new list of recipients, since events under way still hold the old one.
-func (mon *monitor) setPeers(peers []monitorPeer) {
+func (m *Manager) setPeers(mon *monitor, peers []monitorPeer) {
 	mon.peers = peers
 	mon.to = []string{mon.owner}
 	for _, p := range peers {
 		mon.to = append(mon.to, p.name)
 	}
+	for _, s := range m.sessions {
+		clear(s.watching.audiences)
+	}
+}
+
+func (m *Manager) dropPeer(mon *monitor, i int) {
+	m.setPeers(mon, slices.Delete(slices.Clone(mon.peers), i, i+1))
+}
+
+func (mon *monitor) peerNamed(name string) int {
+	return slices.IndexFunc(mon.peers, func(p monitorPeer) bool { return p.name == name })
 }
 
 func (m *Manager) removePeer(owner string, id, peerID uint32, reason string) error {
@@ -256,7 +267,7 @@ func (m *Manager) removePeer(owner string, id, peerID uint32, reason string) err
 		return wire.ErrInvalidArgs.With("monitor %d has no peer %d", id, peerID)
 	}
 	name := mon.peers[i].name
-	mon.setPeers(slices.Delete(slices.Clone(mon.peers), i, i+1))
+	m.dropPeer(mon, i)
 	m.events.PeerRemoved(id, name, reason)
 	return nil
 }
@@ -266,16 +277,32 @@ func (m *Manager) clientGone(name string) {
 	for _, id := range slices.Sorted(maps.Keys(m.monitors)) {
 		mon := m.monitors[id]
 		if name == "" {
-			mon.setPeers(nil) // nobody is left to be told
+			m.setPeers(mon, nil) // nobody is left to be told
 		}
 		if mon.owner == name || name == "" {
 			m.log.Debug("monitor closed: its owner left the bus", slog.Uint64("monitor", uint64(id)))
 			m.closeMonitor(mon)
 			continue
 		}
-		if i := slices.IndexFunc(mon.peers, func(p monitorPeer) bool { return p.name == name }); i >= 0 {
-			mon.setPeers(slices.Delete(slices.Clone(mon.peers), i, i+1))
+		if i := mon.peerNamed(name); i >= 0 {
+			m.dropPeer(mon, i)
 		}
+	}
+}
+
+// letGo is clientGone for a client that is still there to be told.
+func (m *Manager) letGo(name, reason string) {
+	for _, id := range slices.Sorted(maps.Keys(m.monitors)) {
+		mon := m.monitors[id]
+		if !slices.Contains(mon.to, name) {
+			continue
+		}
+		if mon.owner == name {
+			m.closeMonitor(mon)
+		} else {
+			m.dropPeer(mon, mon.peerNamed(name))
+		}
+		m.events.PeerRemoved(id, name, reason)
 	}
 }
 

@@ -57,6 +57,13 @@ func (m *Manager) ClientGone(name string) {
 	m.post(func() { m.clientGone(name) }, ignore)
 }
 
+// LetGo takes a client off all monitors that does not read what it is sent: its own monitors
+// end, and it is no longer a peer of others. It is told the reason by PeerRemoved, also where
+// it was the owner.
+func (m *Manager) LetGo(name, reason string) {
+	m.post(func() { m.letGo(name, reason) }, ignore)
+}
+
 // UnitEvent is an event of a unit of session s. Events for which no monitor asked are
 // dropped. Node is filled in by the core.
 func (m *Manager) UnitEvent(s Session, e UnitEvent) {

@@ -24,7 +24,7 @@ func (w *world) subscribe(owner string, monitor uint32, node string, units ...st
 }
 
 func (l *link) event(kind UnitEventKind, unit, active, sub string) {
-	l.w.m.UnitEvent(l.session, UnitEvent{Kind: kind, Unit: unit, Active: active, Sub: sub, Reason: reasonReal})
+	l.w.m.UnitEvent(l.session, UnitEvent{Kind: kind, Unit: unit, Active: active, Sub: sub, Reason: ReasonReal})
 	synctest.Wait()
 }
 
@@ -191,6 +191,46 @@ func TestMonitorPeersAndClientsThatLeave(t *testing.T) {
 		w.take()
 		w.m.ClientGone(":1.1")
 		w.expect("node1< Unsubscribe a.service", "peer removed 1 :1.4 monitor closed", "monitor removed 1")
+	})
+}
+
+// Who hears of a unit may change while events of it come.
+func TestPeersComeAndGoBetweenEvents(t *testing.T) {
+	in(t, fleet, func(w *world) {
+		l := online(w, "node1")
+		mon := w.monitor(":1.1")
+		w.subscribe(":1.1", mon, "*", "*")
+		l.rows("*", "a.service active running")
+		w.take()
+		l.event(UnitStateChanged, "a.service", "failed", "one")
+		w.m.AddPeer(":1.1", mon, ":1.2", func(uint32, error) {})
+		w.m.AddPeer(":1.1", mon, ":1.3", func(uint32, error) {})
+		l.event(UnitStateChanged, "a.service", "failed", "two")
+		w.m.ClientGone(":1.2")
+		l.event(UnitStateChanged, "a.service", "failed", "three")
+		w.m.RemovePeer(":1.1", mon, 2, "x", func(error) {})
+		l.event(UnitStateChanged, "a.service", "failed", "four")
+		w.expect("state node1 a.service failed one real 1[:1.1]", "state node1 a.service failed two real 1[:1.1 :1.2 :1.3]",
+			"state node1 a.service failed three real 1[:1.1 :1.3]", "peer removed 1 :1.3 x", "state node1 a.service failed four real 1[:1.1]")
+	})
+}
+
+func TestClientThatIsLetGo(t *testing.T) {
+	in(t, fleet, func(w *world) {
+		l := online(w, "node1")
+		own, others := w.monitor(":1.1"), w.monitor(":1.2")
+		w.m.AddPeer(":1.1", own, ":1.3", func(uint32, error) {})
+		w.m.AddPeer(":1.2", others, ":1.1", func(uint32, error) {})
+		w.subscribe(":1.2", others, "node1", "a.service")
+		l.rows("a.service", "a.service active running")
+		w.take()
+		w.m.LetGo(":1.1", "too slow")
+		w.m.LetGo(":1.9", "nobody")
+		w.expect("peer removed 1 :1.3 monitor closed", "monitor removed 1", "peer removed 1 :1.1 too slow", "peer removed 2 :1.1 too slow")
+		l.event(UnitStateChanged, "a.service", "inactive", "dead")
+		w.expect("state node1 a.service inactive dead real 2[:1.2]")
+		w.monitor(":1.1") // it may begin anew
+		w.expect("monitor 3: ok")
 	})
 }
 

@@ -88,6 +88,12 @@ const (
 	UnitPropertiesChanged
 )
 
+// Reasons of a UnitEvent.
+const (
+	ReasonReal    = "real"    // systemd said so
+	ReasonVirtual = "virtual" // a subscription begins, or a node comes or goes
+)
+
 // UnitEvent is one thing that happened to one unit. For the pseudo-unit "*", which stands
 // for the node's agent, see parity.md section 5.
 type UnitEvent struct {
@@ -96,7 +102,7 @@ type UnitEvent struct {
 	Unit       string   // the primary name
 	Active     string   // UnitStateChanged
 	Sub        string   // UnitStateChanged
-	Reason     string   // "real" or "virtual"; not for UnitPropertiesChanged
+	Reason     string   // ReasonReal or ReasonVirtual; not for UnitPropertiesChanged
 	Interface  string   // UnitPropertiesChanged
 	Properties wire.Raw // UnitPropertiesChanged, signature "a{sv}"
 }

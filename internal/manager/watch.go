@@ -49,9 +49,6 @@ type audience struct {
 const MaxUnitsPerNode = 1 << 16
 
 const (
-	reasonReal    = "real"
-	reasonVirtual = "virtual"
-
 	stateInactive   = "inactive"
 	subDead         = "dead"
 	subAgentOffline = "agent-offline"
@@ -153,7 +150,7 @@ func (m *Manager) learn(s *session, row UnitRow) {
 	before, known := s.watching.units[row.ID]
 	s.watching.units[row.ID] = now
 	if known && before != now {
-		m.tell(s, UnitEvent{Kind: UnitStateChanged, Unit: row.ID, Active: row.Active, Sub: row.Sub, Reason: reasonReal})
+		m.tell(s, UnitEvent{Kind: UnitStateChanged, Unit: row.ID, Active: row.Active, Sub: row.Sub, Reason: ReasonReal})
 	}
 }
 
@@ -176,8 +173,8 @@ func (m *Manager) round(s *session, i *interest) {
 	clear(s.watching.audiences)
 	to := []Audience{{Monitor: i.sub.monitor.id, To: i.sub.monitor.to}}
 	virtual := func(name string, v unitView) {
-		m.emit(s, to, UnitEvent{Kind: UnitNew, Unit: name, Reason: reasonVirtual})
-		m.emit(s, to, UnitEvent{Kind: UnitStateChanged, Unit: name, Active: v.active, Sub: v.sub, Reason: reasonVirtual})
+		m.emit(s, to, UnitEvent{Kind: UnitNew, Unit: name, Reason: ReasonVirtual})
+		m.emit(s, to, UnitEvent{Kind: UnitStateChanged, Unit: name, Active: v.active, Sub: v.sub, Reason: ReasonVirtual})
 	}
 	if i.unit.text == wildcard {
 		virtual(wildcard, unitView{stateActive, subRunning})
@@ -296,9 +293,9 @@ func (m *Manager) emit(s *session, to []Audience, e UnitEvent) {
 func (m *Manager) endWatching(s *session) {
 	gone := func(to []Audience, name string, active bool) {
 		if active {
-			m.emit(s, to, UnitEvent{Kind: UnitStateChanged, Unit: name, Active: stateInactive, Sub: subAgentOffline, Reason: reasonVirtual})
+			m.emit(s, to, UnitEvent{Kind: UnitStateChanged, Unit: name, Active: stateInactive, Sub: subAgentOffline, Reason: ReasonVirtual})
 		}
-		m.emit(s, to, UnitEvent{Kind: UnitRemoved, Unit: name, Reason: reasonVirtual})
+		m.emit(s, to, UnitEvent{Kind: UnitRemoved, Unit: name, Reason: ReasonVirtual})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.watching.units)) {
 		gone(s.watching.hears(name).to, name, s.watching.units[name].active != stateInactive)

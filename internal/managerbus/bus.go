@@ -31,6 +31,7 @@ type Core interface {
 	AddPeer(owner string, monitor uint32, name string, reply func(id uint32, err error))
 	RemovePeer(owner string, monitor, peer uint32, reason string, reply func(error))
 	ClientGone(name string)
+	LetGo(name, reason string)
 	CallNode(node, method string, args wire.Raw, reply func(wire.Raw, error))
 	QueryNodes(nodes []string, method string, args wire.Raw, reply func([]manager.NodeReply, error))
 }
@@ -64,6 +65,7 @@ type Bus struct {
 	daemon  Daemon
 	version string
 	lists   gate
+	outlets outlets // of the server's goroutine
 	work    sync.WaitGroup
 
 	root, nodes, jobs, monitors, metrics                          *busobject.Class
@@ -80,8 +82,9 @@ func New(opt Options) *Bus {
 	b.server = busobject.New(busobject.Options{
 		Address: opt.Address, Name: wire.BusName, Authorizer: opt.Authorizer, Log: opt.Log,
 		Root: b.root, Classes: []*busobject.Class{b.nodes, b.jobs, b.monitors, b.metrics}, List: b.list,
-		ClientGone: func(name string) { b.core.ClientGone(name) }, BusGone: b.busGone,
+		ClientGone: b.clientGone, BusGone: b.busGone,
 	})
+	b.outlets = outlets{after: b.server.After, iface: b.monitorIface, log: opt.Log, letGo: b.letGo}
 	return b
 }
 

@@ -123,44 +123,49 @@ func (b *Bus) closeMonitor(c *busobject.Call) {
 
 // UnitEvent implements manager.Events.
 func (b *Bus) UnitEvent(e manager.UnitEvent, audience []manager.Audience) {
-	var targets []busobject.Target
-	for _, a := range audience {
-		for _, to := range a.To {
-			targets = append(targets, busobject.Target{Path: wire.MonitorPath(a.Monitor), To: to})
-		}
-	}
-	signal, body := unitSignal(e)
-	b.server.EmitTo(targets, b.monitorIface, signal, body)
+	b.toRecipients(func() { b.outlets.event(&signal{event: e}, audience) })
 }
 
-// unitSignal is an event as a signal of the Monitor interface.
-func unitSignal(e manager.UnitEvent) (signal string, body func() (wire.Raw, error)) {
-	args := func(values ...any) func() (wire.Raw, error) {
-		return func() (wire.Raw, error) { return peer.Encode(values...) }
-	}
-	switch e.Kind {
-	case manager.UnitNew:
-		return "UnitNew", args(e.Node, e.Unit, e.Reason)
-	case manager.UnitRemoved:
-		return "UnitRemoved", args(e.Node, e.Unit, e.Reason)
-	case manager.UnitStateChanged:
-		return "UnitStateChanged", args(e.Node, e.Unit, e.Active, e.Sub, e.Reason)
-	}
-	return "UnitPropertiesChanged", func() (wire.Raw, error) {
-		head, err := peer.Encode(e.Node, e.Unit, e.Interface)
-		if err != nil {
-			return head, err
-		}
-		return peer.JoinBody(head, e.Properties)
-	}
-}
-
-// PeerRemoved implements manager.Events.
+// PeerRemoved implements manager.Events. What waits for the peer is of no use any more.
 func (b *Bus) PeerRemoved(monitor uint32, name, reason string) {
-	b.server.EmitTo([]busobject.Target{{Path: wire.MonitorPath(monitor), To: name}}, b.monitorIface, "PeerRemoved",
-		func() (wire.Raw, error) { return peer.Encode(reason) })
+	b.toRecipients(func() {
+		b.outlets.drop(monitor, name)
+		args, err := peer.Encode(reason)
+		if err != nil {
+			b.outlets.sender.Dropped(b.monitorIface, "PeerRemoved", err)
+			return
+		}
+		b.outlets.sender.Signal(busobject.Target{Path: wire.MonitorPath(monitor), To: name}, b.monitorIface, "PeerRemoved", args)
+	})
 }
 
 // MonitorRemoved implements manager.Events. A monitor's end is told to nobody but its
 // peers.
-func (b *Bus) MonitorRemoved(uint32) {}
+func (b *Bus) MonitorRemoved(monitor uint32) {
+	b.toRecipients(func() { b.outlets.closed(monitor) })
+}
+
+// toRecipients does something with the outlets, of the bus that is connected now.
+func (b *Bus) toRecipients(do func()) {
+	sender, ok := b.server.Sender()
+	if !ok {
+		return
+	}
+	b.server.Do(func() {
+		b.outlets.use(sender)
+		do()
+	})
+}
+
+// clientGone takes a client that has left the bus off all monitors. Its outlet goes when the
+// core has no more events for it.
+func (b *Bus) clientGone(name string) {
+	b.core.ClientGone(name)
+	b.inOrder(func() { b.toRecipients(func() { b.outlets.forget(name) }) })
+}
+
+// letGo takes a client off all monitors that does not read what it is sent.
+func (b *Bus) letGo(name, reason string, done func()) {
+	b.core.LetGo(name, reason)
+	b.inOrder(func() { b.toRecipients(done) })
+}

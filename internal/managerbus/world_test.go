@@ -205,6 +205,18 @@ func (c *fakeCore) ClientGone(name string) {
 	})
 }
 
+func (c *fakeCore) LetGo(name, reason string) {
+	c.loop.Post(func() {
+		for id, owner := range c.monitors {
+			if owner == name {
+				delete(c.monitors, id)
+				c.events.MonitorRemoved(id)
+				c.events.PeerRemoved(id, name, reason)
+			}
+		}
+	})
+}
+
 // fakeDaemon is the process around the core.
 type fakeDaemon struct {
 	mu       sync.Mutex
