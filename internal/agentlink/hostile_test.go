@@ -333,7 +333,11 @@ func TestTLS(t *testing.T) {
 	}
 	core, l := newFakeCore(), listen(t)
 	set := plain()
-	set.Secure = store(pki.Manager, pkitest.ManagerLeaf()).Accept
+	manager := store(pki.Manager, pkitest.ManagerLeaf())
+	set.Secure = func(ctx context.Context, nc net.Conn) (net.Conn, Proof, error) {
+		c, p, err := manager.Accept(ctx, nc)
+		return c, Proof{Node: p.Node}, err
+	}
 	serve(t, core, set, l)
 	node := store(pki.Node, pkitest.NodeLeaf("node1"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -78,8 +78,8 @@ func (p *pending) prove(ctx context.Context, identity *manager.Identity) (net.Co
 	if p.settings.Secure == nil {
 		return p.nc, p.refuseTLS()
 	}
-	secure, node, err := p.settings.Secure(ctx, p.nc)
-	identity.Node = node
+	secure, proof, err := p.settings.Secure(ctx, p.nc)
+	identity.Node = proof.Node
 	return secure, err
 }
 

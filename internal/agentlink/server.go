@@ -30,14 +30,24 @@ type Core interface {
 
 // Settings may change while the server runs; connections that are there keep what they have.
 type Settings struct {
-	// Secure makes TLS of a TCP connection, within ctx, and says which node the peer has
-	// proved to be. It leaves the connection open when it fails. nil: TLS=no.
-	Secure func(ctx context.Context, nc net.Conn) (secure net.Conn, node string, err error)
+	// Secure makes TLS of a TCP connection, within ctx, and says who the peer has proved to
+	// be. It leaves the connection open when it fails. nil: TLS=no.
+	Secure func(ctx context.Context, nc net.Conn) (net.Conn, Proof, error)
 	TCP    sockopt.TCP
 	// User and Group may use a unix socket besides root: a uid, and a gid or NoGroup.
 	User, Group int
 	// Session is what agents are told when they have registered.
 	Session Session
+}
+
+// Proof is what a peer's certificate says.
+type Proof struct {
+	// Node is the name in it, "" where the peer has shown none: then it may only join.
+	Node string
+	// Generation and NotAfter are looked at where Settings.Enrolment is there, which has
+	// issued the certificate.
+	Generation uint64
+	NotAfter   time.Time
 }
 
 // Session is the part of the answer to Register that is not the core's.

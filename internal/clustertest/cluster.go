@@ -153,8 +153,8 @@ func (c *Cluster) StartManager() {
 }
 
 // prove is what TLS does: it says whose certificate the other side has.
-func prove(_ context.Context, nc net.Conn) (net.Conn, string, error) {
-	return nc, nc.(*end).node, nil
+func prove(_ context.Context, nc net.Conn) (net.Conn, agentlink.Proof, error) {
+	return nc, agentlink.Proof{Node: nc.(*end).node}, nil
 }
 
 // StopManager ends the manager in order, as SIGTERM does.

@@ -127,12 +127,18 @@ func (s *service) linkSettings() agentlink.Settings {
 		Group: agentlink.NoGroup,
 	}
 	if s.store != nil {
-		set.Secure = s.store.Accept
+		set.Secure = s.accept
 	}
 	if group, err := groupID(s.cfg.SocketGroup); err == nil { // it was checked before
 		set.Group = group
 	}
 	return set
+}
+
+// accept proves who a peer is.
+func (s *service) accept(ctx context.Context, nc net.Conn) (net.Conn, agentlink.Proof, error) {
+	secure, p, err := s.store.Accept(ctx, nc)
+	return secure, agentlink.Proof{Node: p.Node, Generation: p.Generation, NotAfter: p.NotAfter}, err
 }
 
 // Reload implements daemon.Service.

@@ -199,7 +199,11 @@ func TestWithAgentlink(t *testing.T) {
 		core := acceptAll{make(chan string, 16)}
 		set := agentlink.Settings{Group: agentlink.NoGroup}
 		if s != nil {
-			set.Secure = s.Accept
+			manager := s
+			set.Secure = func(ctx context.Context, nc net.Conn) (net.Conn, agentlink.Proof, error) {
+				c, p, err := manager.Accept(ctx, nc)
+				return c, agentlink.Proof{Node: p.Node}, err
+			}
 		}
 		server := agentlink.New(core, set, quiet)
 		l := listen(t, "127.0.0.1:0")

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"strconv"
 	"time"
 )
 
@@ -24,10 +25,13 @@ func (m *material) config() *tls.Config {
 	}
 	if m.cfg.Role == Manager {
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		if m.cfg.Joining {
+			cfg.ClientAuth = tls.VerifyClientCertIfGiven
+		}
 		cfg.ClientCAs = m.roots
 		cfg.VerifyConnection = func(state tls.ConnectionState) error {
-			_, err := nodeOf(state.PeerCertificates[0])
-			return misfit(state.PeerCertificates[0], err)
+			_, err := m.peerOf(state)
+			return err
 		}
 		return cfg
 	}
@@ -60,23 +64,43 @@ func (m *material) verifyManager(state tls.ConnectionState) error {
 	return misfit(leaf, checkManager(leaf, m.cfg.ManagerName))
 }
 
+// peerOf is who a peer is, by the certificate that it has shown.
+func (m *material) peerOf(state tls.ConnectionState) (Peer, error) {
+	if len(state.PeerCertificates) == 0 {
+		return Peer{}, nil // crypto/tls lets nobody come this far where a certificate is needed
+	}
+	leaf := state.PeerCertificates[0]
+	node, err := nodeOf(leaf)
+	if err != nil {
+		return Peer{}, misfit(leaf, err)
+	}
+	p := Peer{Node: node}
+	if m.cfg.Joining {
+		p.NotAfter = leaf.NotAfter
+		if p.Generation, err = strconv.ParseUint(leaf.Subject.SerialNumber, 10, 64); err != nil {
+			return Peer{}, misfit(leaf, errors.New("it says no generation, so it does not come from `ctl node add`"))
+		}
+	}
+	return p, nil
+}
+
 // Accept makes the manager's side of TLS on an accepted connection, within ctx, and returns
-// the node that the peer has proved to be. It does not close nc on an error. An error of
+// who the peer has proved to be. It does not close nc on an error. An error of
 // kind wire.ErrAccessDenied says that one side did not accept the other.
-func (s *Store) Accept(ctx context.Context, nc net.Conn) (net.Conn, string, error) {
+func (s *Store) Accept(ctx context.Context, nc net.Conn) (net.Conn, Peer, error) {
 	m := s.fresh()
 	if err := m.checkTime(time.Now()); err != nil {
-		return nil, "", refusal("%v", err)
+		return nil, Peer{}, refusal("%v", err)
 	}
 	c := tls.Server(nc, m.tls)
 	if err := c.HandshakeContext(ctx); err != nil {
-		return nil, "", m.explainPeer(err, nc)
+		return nil, Peer{}, m.explainPeer(err, nc)
 	}
-	node, err := nodeOf(c.ConnectionState().PeerCertificates[0])
+	peer, err := m.peerOf(c.ConnectionState())
 	if err != nil {
-		return nil, "", refusal("the peer's certificate is not accepted: %v", err)
+		return nil, Peer{}, refusal("the peer's certificate is not accepted: %v", err)
 	}
-	return &conn{Conn: c, explain: func(err error) error { return err }}, node, nil
+	return &conn{Conn: c, explain: func(err error) error { return err }}, peer, nil
 }
 
 // Connect makes the node's side of TLS on a connection to a manager, within ctx, and makes

@@ -150,20 +150,20 @@ func TestManagerAcceptsOnlyNodes(t *testing.T) {
 			files := write(t, signer, test.leaf)
 			heard := make(chan error, 1)
 			go func() { heard <- rawNode(ctx, far, files, test.bare) }()
-			secure, node, err := manager.Accept(ctx, near)
+			secure, peer, err := manager.Accept(ctx, near)
 			if err == nil {
 				secure.Close()
 			}
 			near.Close()
 			told := <-heard
 			if test.want == "" {
-				if err != nil || node != test.node {
-					t.Fatalf("got node %q, error %v; want %q", node, err, test.node)
+				if want := (pki.Peer{Node: test.node}); err != nil || peer != want {
+					t.Fatalf("got %+v, error %v; want %+v", peer, err, want)
 				}
 				return
 			}
 			if err == nil {
-				t.Fatalf("accepted as node %q", node)
+				t.Fatalf("accepted as node %q", peer.Node)
 			}
 			if !errors.Is(err, wire.ErrAccessDenied) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %q is not of kind AccessDenied or does not contain %q", err, test.want)
@@ -259,9 +259,9 @@ func TestBothSides(t *testing.T) {
 		}
 		connected <- err
 	}()
-	secure, name, err := manager.Accept(ctx, near)
-	if err != nil || name != "node1" {
-		t.Fatalf("node %q, error %v", name, err)
+	secure, peer, err := manager.Accept(ctx, near)
+	if err != nil || peer.Node != "node1" {
+		t.Fatalf("%+v, error %v", peer, err)
 	}
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(secure, got); err != nil || string(got) != "hello" {

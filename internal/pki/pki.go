@@ -36,6 +36,19 @@ type Config struct {
 	// ManagerName, for a Node, is the DNS name to expect in the manager's certificate
 	// instead of ctrl://manager.
 	ManagerName string
+	// Joining, for a Manager whose files are those of package authority: a peer may come
+	// without a certificate, to ask for one, and certificates have a generation.
+	Joining bool
+}
+
+// Peer is who a TLS peer has proved to be.
+type Peer struct {
+	// Node is "" where the peer has no certificate, which only Joining allows.
+	Node string
+	// Generation counts the certificates that were revoked before this one, and NotAfter is
+	// its end. Both are given only where the fleet's own authority has issued it.
+	Generation uint64
+	NotAfter   time.Time
 }
 
 // Store holds one consistent set of files and follows their changes: each handshake uses

@@ -1,0 +1,163 @@
+package authority
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// folder is the directory that holds all of an authority's files. Only its owner may enter.
+type folder struct {
+	path string
+	lock *os.File
+}
+
+// openFolder makes the directory where it is missing, and keeps every other process out of
+// it until close.
+func openFolder(path string) (*folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the state directory %s: %w", path, reason(err))
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the state directory %s: %w", path, reason(err))
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory, and the state is to be there", path)
+	}
+	if err := checkOwner("directory "+path, info, "chmod 0700"); err != nil {
+		return nil, err
+	}
+	f := &folder{path: path}
+	name := f.file("lock")
+	if f.lock, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600); err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", name, reason(err))
+	}
+	if err := syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.lock.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another manager uses the state directory %s", path)
+		}
+		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
+
+func (f *folder) close() { f.lock.Close() }
+
+// checkOwner wants something that only this program's user can look into.
+func checkOwner(what string, info fs.FileInfo, fix string) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	if uid := os.Geteuid(); int(st.Uid) != uid {
+		return fmt.Errorf("%s belongs to uid %d, and this program runs as uid %d; make that the owner (chown)", what, st.Uid, uid)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("%s has mode %04o and holds the secrets of the fleet: let nobody else in (%s)", what, mode, fix)
+	}
+	return nil
+}
+
+// maxFile bounds a file that is read: 65,536 nodes need about 32 MiB.
+const maxFile = 64 << 20
+
+// read reads a file; the error of one that is missing is fs.ErrNotExist.
+func (f *folder) read(name string) ([]byte, error) {
+	path := f.file(name)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, reason(err))
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, reason(err))
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if err := checkOwner(path, info, "chmod 0600"); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", path, reason(err))
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("%s is larger than %d MiB, so it is something else", path, maxFile>>20)
+	}
+	return data, nil
+}
+
+// write replaces a file by one with other content, or leaves it as it is: the new one is
+// complete and on the disk before it takes the name.
+func (f *folder) write(name string, data []byte) (err error) {
+	path := f.file(name)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot write %s: %w", path, reason(err))
+		}
+	}()
+	next, err := os.CreateTemp(f.path, "."+name+".") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(next.Name())
+		}
+	}()
+	_, err = next.Write(data)
+	if err == nil {
+		err = next.Sync()
+	}
+	if closed := next.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(next.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	return f.sync()
+}
+
+// remove deletes a file for good.
+func (f *folder) remove(name string) error {
+	if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove %s: %w", f.file(name), reason(err))
+	}
+	return f.sync()
+}
+
+// sync makes names that were given or taken last.
+func (f *folder) sync() error {
+	dir, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// reason drops what an error of package os says about the path, which our texts name.
+func reason(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
