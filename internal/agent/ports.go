@@ -68,6 +68,8 @@ type ManagerLink interface {
 	UnitPropertiesChanged(unit, iface string, changed map[string]wire.Value)
 	UnitAlias(UnitRow)
 	JobMetrics(unit, method string, took time.Duration)
+	// Backlog is how many bytes the manager has still to take. Safe from any goroutine.
+	Backlog() int
 	// LastReceived is when anything last arrived from the manager. Safe from any goroutine.
 	LastReceived() time.Time
 	// Close ends the connection. Agent.Closed follows, once, also if the manager closed first.

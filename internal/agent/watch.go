@@ -17,6 +17,11 @@ const MaxPatterns = 4096
 // started oneshot unit alone gives about 15 changes within a few milliseconds.
 const flushDelay = 50 * time.Millisecond
 
+// holdAbove is how many bytes may wait on the way to the manager. While there are more,
+// changed properties gather here, the latest values of each unit: a manager that is slow
+// gets fewer of them, and does not lose the session for it. The link ends at 8 MiB.
+const holdAbove = 1 << 20
+
 const reasonReal = "real"
 
 // watched is what the present session's manager wants to hear of units, and what it was
@@ -273,6 +278,7 @@ func (a *Agent) unitRemoved(name string) {
 	}
 	if u := a.watched.units[name]; u != nil {
 		a.flushUnit(u)
+		a.watched.clean(u)
 		delete(a.watched.units, name)
 	}
 	a.conn.link.UnitRemoved(name, reasonReal)
@@ -322,19 +328,39 @@ func (a *Agent) setState(u *watchedUnit, active, sub string) {
 	a.conn.link.UnitStateChanged(u.name, active, sub, reasonReal)
 }
 
+// behind reports whether the manager does not keep up.
+func (a *Agent) behind() bool { return a.conn.link.Backlog() > holdAbove }
+
+// flushUnit sends what waits of a unit. While the manager is behind it goes on waiting: the
+// latest values are true also after a change of state.
 func (a *Agent) flushUnit(u *watchedUnit) {
-	if u.pending == nil {
+	if u.pending == nil || a.behind() {
 		return
 	}
 	a.sendPending(u)
-	a.watched.dirty = slices.DeleteFunc(a.watched.dirty, func(o *watchedUnit) bool { return o == u })
+	a.watched.clean(u)
 }
 
+// clean notes that nothing of a unit waits.
+func (w *watched) clean(u *watchedUnit) {
+	u.pending = nil
+	w.dirty = slices.DeleteFunc(w.dirty, func(o *watchedUnit) bool { return o == u })
+}
+
+// flushAll sends what waits, as far as the manager keeps up.
 func (a *Agent) flushAll() {
-	dirty := a.watched.dirty
-	a.watched.dirty = nil
-	for _, u := range dirty {
+	w := &a.watched
+	sent := 0
+	for _, u := range w.dirty {
+		if a.behind() {
+			break
+		}
 		a.sendPending(u)
+		sent++
+	}
+	w.dirty = slices.Delete(w.dirty, 0, sent)
+	if len(w.dirty) > 0 {
+		w.flush = a.loop.After(flushDelay, a.flushAll)
 	}
 }
 

@@ -67,6 +67,33 @@ func TestPropertiesAreMergedAndNoStateIsLost(t *testing.T) {
 	})
 }
 
+// A manager that does not keep up gets every state, and the latest properties later.
+func TestPropertiesWaitForASlowManager(t *testing.T) {
+	in(t, plain, func(w *world) {
+		l := w.online()
+		w.subscribe("*")
+		w.answer("units *", []UnitRow{{"*", "a.service", "active", "running"}, {"*", "b.service", "active", "running"}, {"*", "c.service", "active", "running"}}, nil)
+		w.take()
+		l.backlog.Store(holdAbove + 1)
+		for i := range 100 {
+			w.changed("a.service", "NRestarts", fmt.Sprint(i))
+			w.changed("b.service", "NRestarts", fmt.Sprint(i))
+		}
+		l.keepAlive(10 * time.Second)
+		w.changed("b.service", "ActiveState", "failed", "SubState", "failed")
+		w.changed("c.service", "NRestarts", "1")
+		w.a.SystemdUnitRemoved("c.service")
+		l.keepAlive(10 * time.Second)
+		w.expect("UnitState b.service failed failed real", "UnitRemoved c.service real")
+		l.backlog.Store(0)
+		l.keepAlive(time.Second)
+		w.expect("UnitProperties a.service Unit NRestarts=99", "UnitProperties b.service Unit ActiveState=failed NRestarts=99 SubState=failed")
+		w.changed("a.service", "NRestarts", "100")
+		time.Sleep(flushDelay)
+		w.expect("UnitProperties a.service Unit NRestarts=100")
+	})
+}
+
 func TestSystemdIsToldWhatIsWanted(t *testing.T) {
 	in(t, plain, func(w *world) {
 		w.online()

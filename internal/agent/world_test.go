@@ -163,6 +163,7 @@ type link struct {
 	register func(Welcome, error)
 	last     atomic.Pointer[time.Time]
 	beats    atomic.Int32
+	backlog  atomic.Int64
 }
 
 func (w *world) newLink() *link {
@@ -207,6 +208,7 @@ func (l *link) UnitAlias(r UnitRow) {
 func (l *link) JobMetrics(u, method string, took time.Duration) {
 	l.w.note("JobMetrics %s %s %v", u, method, took)
 }
+func (l *link) Backlog() int            { return int(l.backlog.Load()) }
 func (l *link) LastReceived() time.Time { return *l.last.Load() }
 func (l *link) Close(reason string) {
 	l.w.note("close")

@@ -136,6 +136,8 @@ func (l *link) JobDone(job uint32, result string) { l.signal(wire.MemberJobDone,
 
 func (l *link) LastReceived() time.Time { return l.conn.LastReceived() }
 
+func (l *link) Backlog() int { return l.conn.Backlog() }
+
 // Close says why and closes, in the background.
 func (l *link) Close(reason string) {
 	l.signal(wire.MemberClosing, reason)

@@ -197,6 +197,9 @@ func (c *Conn) LastReceived() time.Time {
 	return c.born.Add(time.Duration(c.received.Load()))
 }
 
+// Backlog is how many bytes wait to be sent, those included that are being written.
+func (c *Conn) Backlog() int { return int(c.queued.Load()) }
+
 // NetConn is the connection below, for its addresses and its TLS state. Nobody else may
 // read or write it.
 func (c *Conn) NetConn() net.Conn { return c.nc }
