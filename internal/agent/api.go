@@ -36,6 +36,8 @@ type Agent struct {
 	metered bool // in the present session
 	// watching is what waits until systemd knows which signals are wanted.
 	watching []func()
+	// petitions are what the manager asks for and the node has not judged yet, in order.
+	petitions []*petition
 
 	lastSeen       time.Time
 	disconnectedAt time.Time

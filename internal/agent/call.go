@@ -1,9 +1,6 @@
 package agent
 
 import (
-	"path"
-	"slices"
-
 	"example.org/ctrl/internal/unit"
 	"example.org/ctrl/internal/wire"
 )
@@ -11,29 +8,31 @@ import (
 // MaxCalls is how many calls of the manager may be with systemd at a time.
 const MaxCalls = 4096
 
-// protectedFrom are the changes that could stop the agent's own unit from working, now or
-// at the next boot. A preset may disable.
-var protectedFrom = map[string]string{
-	"KillUnit": "kill", "FreezeUnit": "freeze",
-	"MaskUnitFiles": "mask", "DisableUnitFiles": "disable", "PresetUnitFiles": "preset",
-}
-
 func (a *Agent) call(s Session, name string, args wire.Raw, reply func(wire.Raw, error)) {
 	if err := a.mayCall(s, name, args); err != nil {
 		reply(wire.Raw{}, err)
 		return
 	}
 	method, _ := wire.NodeMethodByName(name)
-	if method.Kind == wire.AgentMethod {
-		reply(wire.Raw{}, a.callSelf(name, args))
-		return
-	}
 	a.conn.calls++
-	a.systemd.Call(name, args, a.cfg.CallTimeout, func(body wire.Raw, err error) {
-		a.loop.Defer(func() {
-			a.conn.calls--
-			reply(body, err)
-		})
+	done := func(body wire.Raw, err error) {
+		a.conn.calls--
+		reply(body, err)
+	}
+	a.admit(actOfCall(method, args), func(err error) {
+		if err == nil {
+			err = a.current(s)
+		}
+		switch {
+		case err != nil:
+			done(wire.Raw{}, err)
+		case method.Kind == wire.AgentMethod:
+			done(wire.Raw{}, a.callSelf(name, args))
+		default:
+			a.systemd.Call(name, args, a.cfg.CallTimeout, func(body wire.Raw, err error) {
+				a.loop.Defer(func() { done(body, err) })
+			})
+		}
 	})
 }
 
@@ -49,11 +48,8 @@ func (a *Agent) mayCall(s Session, name string, args wire.Raw) error {
 	case a.conn.calls >= MaxCalls:
 		return wire.ErrLimitsExceeded.With("%d calls are under way on this node already", a.conn.calls)
 	}
-	first, _ := args.FirstStrings()
-	if verb, ok := protectedFrom[name]; ok && slices.ContainsFunc(first, isAgent) {
-		return protected(verb)
-	}
-	if method.UnitArg && name != "GetUnitFileState" { // which also takes the path of a file
+	// GetUnitFileState also takes the path of a file.
+	if first, _ := args.FirstStrings(); method.UnitArg && name != "GetUnitFileState" {
 		check := unit.CheckInstance
 		if name == "ReadUnitFiles" {
 			check = unit.CheckName // a template has files
@@ -64,9 +60,6 @@ func (a *Agent) mayCall(s Session, name string, args wire.Raw) error {
 	}
 	return nil
 }
-
-// isAgent also knows the unit by its file's path, which systemd takes in some methods.
-func isAgent(name string) bool { return path.Base(name) == wire.AgentUnit }
 
 // callSelf is what the manager asks of the agent itself.
 func (a *Agent) callSelf(name string, args wire.Raw) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.org/ctrl/internal/machine"
+	"example.org/ctrl/internal/policy"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -23,9 +24,9 @@ const (
 var jobMachine = machine.Table[jobState]{
 	Name: "Job (agent)",
 	Moves: []machine.Move[jobState]{
-		{From: machine.New, To: jobAsking, Why: "the manager asked for it, systemd was asked"},
+		{From: machine.New, To: jobAsking, Why: "the manager asked for it, the node judges it and asks systemd"},
 		{From: jobAsking, To: jobTaken, Why: "systemd has taken it"},
-		{From: jobAsking, To: jobEnded, Why: "systemd refused it, or gave no answer"},
+		{From: jobAsking, To: jobEnded, Why: "the node's policy or systemd refused it, or systemd gave no answer"},
 		{From: jobTaken, To: jobRunning, Why: "systemd's job runs"},
 		{From: jobTaken, To: jobEnded, Why: "JobRemoved"},
 		{From: jobRunning, To: jobTaken, Why: "systemd has merged another job into it"},
@@ -84,32 +85,34 @@ func (a *Agent) startJob(s Session, req JobRequest, reply func(error)) {
 		reply(wire.ErrInvalidArgs.With("job id %d is in use", req.ID))
 	case len(a.jobs.byID) >= MaxJobs:
 		reply(wire.ErrLimitsExceeded.With("this node has %d jobs already", len(a.jobs.byID)))
-	case req.Verb == wire.Stop && req.Unit == wire.AgentUnit:
-		reply(protected("stop"))
 	default:
 		a.askJob(s, req, reply)
 	}
-}
-
-// protected is the refusal to let the manager cut off its own hand.
-func protected(verb string) error {
-	return wire.ErrAccessDenied.With("the manager may not %s %s, which would cut it off from this node; "+
-		"shut the agent down with the Shutdown method, or use systemctl on the node", verb, wire.AgentUnit)
 }
 
 func (a *Agent) askJob(s Session, req JobRequest, reply func(error)) {
 	j := &job{id: req.ID, req: req, state: machine.State[jobState]{Is: machine.New}}
 	a.jobs.byID[j.id] = j
 	a.moveJob(j, jobAsking, "the manager asked for it")
-	j.began = time.Now()
-	a.systemd.StartJob(req, a.cfg.CallTimeout, func(id uint32, err error) {
-		a.later(func() {
-			// A job of a lost session goes on in systemd, but nobody is told of it any more.
-			if a.current(s) == nil && a.jobs.byID[j.id] == j {
-				a.jobAnswered(j, id, err)
-			}
-			reply(err)
-			a.releaseCancels(j)
+	answered := func(id uint32, err error) {
+		// A job of a lost session goes on in systemd, but nobody is told of it any more.
+		if a.current(s) == nil && a.jobs.byID[j.id] == j {
+			a.jobAnswered(j, id, err)
+		}
+		reply(err)
+		a.releaseCancels(j)
+	}
+	a.admit(actOfJob(&req), func(err error) {
+		if err == nil {
+			err = a.current(s)
+		}
+		if err != nil {
+			answered(0, err)
+			return
+		}
+		j.began = time.Now()
+		a.systemd.StartJob(req, a.cfg.CallTimeout, func(id uint32, err error) {
+			a.later(func() { answered(id, err) })
 		})
 	})
 }
@@ -189,6 +192,21 @@ func (a *Agent) cancelJob(s Session, id uint32, reply func(error)) {
 	switch {
 	case j == nil:
 		reply(noSuchJob(id))
+	default:
+		act := policy.Act{Method: policy.CancelJob, Units: []string{j.req.Unit}}
+		a.admit(act, func(err error) { a.cancelAdmitted(s, j, err, reply) })
+	}
+}
+
+func (a *Agent) cancelAdmitted(s Session, j *job, err error, reply func(error)) {
+	if err == nil {
+		err = a.current(s)
+	}
+	switch {
+	case err != nil:
+		reply(err)
+	case a.jobs.byID[j.id] != j:
+		reply(noSuchJob(j.id))
 	case j.state.Is == jobAsking:
 		j.cancels = append(j.cancels, reply)
 	default:

@@ -9,6 +9,7 @@ package agent
 import (
 	"time"
 
+	"example.org/ctrl/internal/policy"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -28,6 +29,9 @@ type Systemd interface {
 	// Units tells the present state of the loaded units that a name or glob matches. For a
 	// name that is an alias the row's ID is the primary name.
 	Units(pattern string, timeout time.Duration, done func([]UnitRow, error))
+	// Names gives all names of the unit behind a name, the primary one first. It loads the
+	// unit, as acting on it would; what there is no file for has that one name.
+	Names(name string, timeout time.Duration, done func(names []string, err error))
 	// Watch says which units' signals are wanted from now on; nil is none. wanted is called
 	// from any goroutine.
 	Watch(wanted func(unit string) bool)
@@ -133,6 +137,8 @@ type Config struct {
 	// OnDisconnectUnitAfter, 0 being at once; "" is none.
 	OnDisconnectUnit      string
 	OnDisconnectUnitAfter time.Duration
+	// Policy is what the node lets the manager do.
+	Policy policy.Policy
 	// Facts are told to the manager beside those of systemd.
 	Facts map[string]wire.Value
 	// CheckAddress refuses what is no D-Bus address, for SwitchManager.

@@ -202,7 +202,7 @@ func (a *Agent) registered(session Session, w Welcome, err error) {
 
 // applyLogLevel sets the level that the manager wants its agents to have.
 func (a *Agent) applyLogLevel(level string) {
-	if level == "" || a.cfg.SetLogLevel == nil {
+	if level == "" || a.cfg.Policy.ReadOnly() || a.cfg.SetLogLevel == nil {
 		return
 	}
 	if err := a.cfg.SetLogLevel(level); err != nil {

@@ -28,6 +28,10 @@ type world struct {
 	link    *link
 	wanted  atomic.Pointer[func(string) bool]
 	logs    strings.Builder
+	// names are the units that have more than the name that they are asked for by. They are
+	// told at once, or by answer where holdNames is set.
+	names     map[string][]string
+	holdNames bool
 }
 
 var plain = Config{
@@ -141,6 +145,18 @@ func (w *world) Jobs(limit time.Duration, done func([]QueuedJob, error)) {
 
 func (w *world) Units(pattern string, limit time.Duration, done func([]UnitRow, error)) {
 	w.ask("units "+pattern, limit, func(v any, err error) { rows, _ := v.([]UnitRow); done(rows, err) })
+}
+
+func (w *world) Names(name string, limit time.Duration, done func([]string, error)) {
+	if !w.holdNames {
+		names := w.names[name]
+		if names == nil {
+			names = []string{name}
+		}
+		done(names, nil)
+		return
+	}
+	w.ask("names "+name, limit, func(v any, err error) { names, _ := v.([]string); done(names, err) })
 }
 
 func (w *world) Watch(wanted func(string) bool) {

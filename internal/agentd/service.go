@@ -90,7 +90,8 @@ func authorizer(user bool) *authz.ByUID {
 func (s *service) coreConfig() agent.Config {
 	c := s.cfg
 	return agent.Config{
-		Node: c.NodeName, Addresses: c.Addresses(),
+		Policy: s.policy(),
+		Node:   c.NodeName, Addresses: c.Addresses(),
 		HeartbeatInterval: c.HeartbeatInterval, HeartbeatThreshold: c.ManagerHeartbeatThreshold,
 		CallTimeout: c.CallTimeout, ReconnectMin: c.ReconnectMin, ReconnectMax: c.ReconnectMax,
 		QuietAfter: c.ConnectionRetryCountUntilQuiet,

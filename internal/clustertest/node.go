@@ -10,6 +10,7 @@ import (
 
 	"example.org/ctrl/internal/agent"
 	"example.org/ctrl/internal/managerlink"
+	"example.org/ctrl/internal/policy"
 	"example.org/ctrl/internal/systemdtest"
 	"example.org/ctrl/internal/wire"
 )
@@ -19,6 +20,7 @@ type Node struct {
 	Name    string // of the machine on the network
 	As      string // under which the agent registers; mostly the same
 	Systemd *systemdtest.Systemd
+	Policy  policy.Settings // of the next start
 	c       *Cluster
 	address netip.Addr
 	run     *agentRun // nil while the agent is down
@@ -33,7 +35,18 @@ type agentRun struct {
 }
 
 func (c *Cluster) newNode(name string, address netip.Addr) *Node {
-	return &Node{Name: name, As: name, Systemd: systemdtest.New(), c: c, address: address}
+	return &Node{Name: name, As: name, Systemd: systemdtest.New(), c: c, address: address, Policy: policy.Settings{AllowTransientUnits: true}}
+}
+
+// rules are the node's [policy].
+func (n *Node) rules() policy.Policy {
+	set := n.Policy
+	set.Node = n.As
+	rules, err := policy.New(set)
+	if err != nil {
+		n.c.t.Fatal(err)
+	}
+	return rules
 }
 
 // Start starts the agent.
@@ -45,7 +58,7 @@ func (n *Node) Start() {
 	}, log)
 	r.core = agent.New(agent.Config{
 		Node: n.As, Addresses: []string{"tcp:host=192.0.2.1,port=842"},
-		HeartbeatInterval: 2 * time.Second, HeartbeatThreshold: 6 * time.Second,
+		HeartbeatInterval: 2 * time.Second, HeartbeatThreshold: 6 * time.Second, Policy: n.rules(),
 	}, n.Systemd, r.dialer, quietNode{}, log)
 	r.dialer.Bind(r.core)
 	ctx, cancel := context.WithCancel(context.Background())

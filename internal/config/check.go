@@ -292,10 +292,6 @@ func (c *Manager) CheckStart() error {
 
 // CheckStart says what keeps the agent from starting although every key is right.
 func (c *Agent) CheckStart() error {
-	if e := c.settings.first(policySection); e != nil {
-		return fmt.Errorf("%s: %s= cannot be kept: this version does not judge by [policy], and a node must not rely on what nobody enforces; remove the section",
-			e.origin, e.key)
-	}
 	for _, address := range c.Addresses() {
 		if strings.HasPrefix(address, "tcp:") {
 			return c.checkTLS(agentSection, "TLS=no on both sides")

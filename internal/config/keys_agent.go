@@ -59,27 +59,27 @@ var agentKeys = []key{
 // policyKeys are the node's last word about itself.
 var policyKeys = policy([]key{
 	{name: "AllowUnits", kind: list, check: checkUnitGlob, example: "web-*.service, db.service",
-		doc:   "Units that the manager may act on, as globs with commas between them. Empty: all but those of DenyUnits=.",
+		doc:   "Units that the manager may act on, as globs with commas between them, judged by the primary name of a unit and never by an alias. Empty: all but those of DenyUnits=. To look at units is always allowed.",
 		field: of(func(p *Policy) any { return &p.AllowUnits })},
 	{name: "DenyUnits", kind: list, check: checkUnitGlob, example: "sshd.service, ssh.socket",
-		doc:   "Units that the manager may not act on, even if AllowUnits= names them. Empty: none.",
+		doc:   "Units that the manager may not act on, even if AllowUnits= names them, judged by all names of a unit. What systemd does to other units because of dependencies is not judged. Empty: none.",
 		field: of(func(p *Policy) any { return &p.DenyUnits })},
 	{name: "AllowTransientUnits", kind: boolean, def: "no",
-		doc:   "Whether the manager may run commands here as transient units (ctl run).",
+		doc:   "Whether the manager may run commands here as transient units (ctl run), as any user. Their names are judged by AllowUnits= and DenyUnits= too.",
 		field: of(func(p *Policy) any { return &p.AllowTransientUnits })},
-	{name: "AllowApply", kind: boolean, def: "no",
+	{name: "AllowApply", kind: boolean, def: "no", later: true,
 		doc:   "Whether the manager may deliver unit files and their configuration (ctl apply).",
 		field: of(func(p *Policy) any { return &p.AllowApply })},
-	{name: "AllowLogs", kind: boolean, def: "yes",
+	{name: "AllowLogs", kind: boolean, def: "yes", later: true,
 		doc:   "Whether the manager may read the journal of this node.",
 		field: of(func(p *Policy) any { return &p.AllowLogs })},
-	{name: "AllowHostPaths", kind: list, check: checkPath, example: "/srv",
+	{name: "AllowHostPaths", kind: list, later: true, check: checkPath, example: "/srv",
 		doc:   "Directories of this node that delivered workloads may use, with what is below them. Empty: none.",
 		field: of(func(p *Policy) any { return &p.AllowHostPaths })},
-	{name: "AllowFilePaths", kind: list, check: checkPath, example: "/etc/web",
+	{name: "AllowFilePaths", kind: list, later: true, check: checkPath, example: "/etc/web",
 		doc:   "Directories of this node into which files may be delivered, with what is below them. Empty: none.",
 		field: of(func(p *Policy) any { return &p.AllowFilePaths })},
-	{name: "AllowCreateUsers", kind: boolean, def: "no",
+	{name: "AllowCreateUsers", kind: boolean, def: "no", later: true,
 		doc:   "Whether delivered workloads may have system users made for them.",
 		field: of(func(p *Policy) any { return &p.AllowCreateUsers })},
 	{name: "ReadOnly", kind: boolean, def: "no",
@@ -89,7 +89,7 @@ var policyKeys = policy([]key{
 
 func policy(rows []key) []key {
 	for i := range rows {
-		rows[i].section, rows[i].reload, rows[i].later = policySection, true, true
+		rows[i].section, rows[i].reload = policySection, true
 	}
 	return rows
 }

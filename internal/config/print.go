@@ -26,10 +26,8 @@ func (c *Manager) Print(w io.Writer) error {
 func (c *Agent) Print(w io.Writer) error {
 	var b bytes.Buffer
 	c.settings.print(&b, agentSection, agentSection, c)
-	if c.settings.first(policySection) != nil { // CheckStart refuses even its defaults
-		b.WriteByte('\n')
-		c.settings.print(&b, policySection, policySection, &c.Policy)
-	}
+	b.WriteByte('\n')
+	c.settings.print(&b, policySection, policySection, &c.Policy)
 	_, err := w.Write(b.Bytes())
 	return err
 }

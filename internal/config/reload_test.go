@@ -112,7 +112,7 @@ func TestCheckStart(t *testing.T) {
 		{"TLS=no", ""},
 		{"ManagerAddress=unix:path=/run/ctrl/ctrl.sock", ""},
 		{"ManagerAddress=unix:path=/run/ctrl/ctrl.sock;tcp:host=b,port=1", "are not set"},
-		{"TLS=no\n[policy]\nReadOnly=yes", "agent.conf:4: ReadOnly= cannot be kept"},
+		{"TLS=no\n[policy]\nReadOnly=yes", ""},
 		{"TLS=no\n[policy]", ""},
 	} {
 		a := must[*Agent](t)(loadAgent(t, "[agent]\n"+c.text+"\n"))

@@ -94,16 +94,6 @@ func (s *settings) entry(section, name, word string) *entry {
 	return nil
 }
 
-// first is the first entry of a section in the order of the table, nil where there is none.
-func (s *settings) first(section string) *entry {
-	for _, k := range in(section) {
-		if e := s.last(section, k.name); e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
 // say names a key with its value and where that comes from, for errors about several keys.
 func (s *settings) say(section, name string) string {
 	if e := s.last(section, name); e != nil {

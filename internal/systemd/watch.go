@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"example.org/ctrl/internal/agent"
@@ -76,4 +77,45 @@ func (s *Systemd) Watch(wanted func(string) bool) {
 		return
 	}
 	s.wanted.Store(&wanted)
+}
+
+// Names asks the unit's object, which systemd loads for it.
+func (s *Systemd) Names(name string, timeout time.Duration, done func([]string, error)) {
+	// Two questions: which of the names is the primary one is not the order's to say.
+	get := func(property string, done func(wire.Raw, error)) {
+		body := peer.MustEncode(wire.SystemdUnitInterface, property)
+		s.send(func(c *connection) peer.Call { return c.properties(wire.UnitPath(name), "Get", body) }, timeout, passOn(done))
+	}
+	get("Id", func(id wire.Raw, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		get("Names", func(names wire.Raw, err error) { done(joinNames(id, names, err)) })
+	})
+}
+
+func joinNames(id, names wire.Raw, err error) ([]string, error) {
+	var (
+		value   wire.Value
+		primary string
+		all     []string
+	)
+	if err == nil {
+		err = peer.Decode(id, &value)
+	}
+	if err == nil {
+		err = peer.DecodeValue(value, &primary)
+	}
+	if err == nil {
+		err = peer.Decode(names, &value)
+	}
+	if err == nil {
+		err = peer.DecodeValue(value, &all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(all, func(name string) bool { return name == primary })
+	return append([]string{primary}, others...), nil
 }

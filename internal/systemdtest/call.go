@@ -288,6 +288,17 @@ func (u *unitState) row() wire.UnitStatus {
 	return row
 }
 
+// Names implements agent.Systemd.
+func (s *Systemd) Names(name string, timeout time.Duration, done func([]string, error)) {
+	s.ask("Names "+name, timeout, func(err error) { done(nil, err) }, func() (func(), func()) {
+		names := []string{name}
+		if u := s.names[name]; u != nil {
+			names = append([]string{u.name}, u.spec.Aliases...)
+		}
+		return func() { done(names, nil) }, nil
+	})
+}
+
 // Units implements agent.Systemd.
 func (s *Systemd) Units(pattern string, timeout time.Duration, done func([]agent.UnitRow, error)) {
 	s.ask("Units "+pattern, timeout, func(err error) { done(nil, err) }, func() (func(), func()) {

@@ -26,13 +26,41 @@ func (r Raw) FirstStrings() ([]string, bool) {
 		var list []string
 		for at := 4; at < end; {
 			var s string
-			s, at = readString(r.Data, (at+3)&^3)
+			s, at = readString(r.Data, align(at, 4))
 			list = append(list, s)
 		}
 		return list, true
 	}
 	return nil, false
 }
+
+// AuxiliaryUnits names the units that StartTransientUnit makes beside the first one: r is
+// the body behind its name and mode, "a(sv)a(sa(sv))".
+func (r Raw) AuxiliaryUnits() []string {
+	if r.Sig != "a(sv)a(sa(sv))" {
+		return nil
+	}
+	_, properties := readArray(r.Data, 0)
+	begin, end := readArray(r.Data, properties)
+	var names []string
+	for at := begin; at < end; {
+		var name string
+		name, at = readString(r.Data, align(at, 8))
+		_, at = readArray(r.Data, at)
+		names = append(names, name)
+	}
+	return names
+}
+
+// readArray finds the content of an array of structures whose length is at or soon after an
+// offset.
+func readArray(data []byte, at int) (begin, end int) {
+	at = align(at, 4)
+	begin = align(at+4, 8)
+	return begin, begin + int(binary.LittleEndian.Uint32(data[at:]))
+}
+
+func align(at, to int) int { return (at + to - 1) &^ (to - 1) }
 
 // VariantUint64 is the number in a body of one variant of type "t".
 func (r Raw) VariantUint64() (uint64, bool) {

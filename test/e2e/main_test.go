@@ -48,11 +48,17 @@ var units = map[string]string{
 	`odd\x2dname@.service`: "[Service]\nExecStart=/bin/sleep infinity\n",
 }
 
+// transientUnits lets ctl run work, which a node must say.
+const transientUnits = "AllowTransientUnits=yes\n"
+
 // up brings up a fleet of the scenario's own, for scenarios that do harm.
 func up(t *testing.T, opt fleet.Options) *fleet.Fleet {
 	t.Helper()
 	opt.Lab = labName(t.Name())
 	opt.Units = units
+	if opt.Policy == "" {
+		opt.Policy = transientUnits
+	}
 	f, err := fleet.New(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +89,7 @@ func common(t *testing.T) *fleet.Fleet {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.fleet, shared.err = fleet.New(context.Background(), fleet.Options{
-			Lab: "e2e", Nodes: []string{"node1", "node2", "node3"}, Units: units,
+			Lab: "e2e", Nodes: []string{"node1", "node2", "node3"}, Units: units, Policy: transientUnits,
 		})
 	})
 	if shared.err != nil {

@@ -22,7 +22,7 @@ func TestUserMode(t *testing.T) {
 		}
 	}
 	write("/home/alice/.config/ctrl/manager.conf", "[manager]\nUseTCP=no\nUseUDS=yes\nAllowedNodeNames=home\n")
-	write("/home/alice/.config/ctrl/agent.conf", "[agent]\nNodeName=home\nManagerAddress=unix:path=/run/user/2001/ctrl/ctrl.sock\n")
+	write("/home/alice/.config/ctrl/agent.conf", "[agent]\nNodeName=home\nManagerAddress=unix:path=/run/user/2001/ctrl/ctrl.sock\n[policy]\n"+transientUnits)
 	write("/home/alice/.config/systemd/user/mine.service", "[Service]\nExecStart=/bin/sleep infinity\n")
 	on(t, n, "loginctl", "enable-linger", "alice")
 	await(t, n, "user@2001.service", "active")

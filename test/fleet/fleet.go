@@ -27,6 +27,8 @@ type Options struct {
 	// Manager and Agent are lines added below [manager] and [agent] of the configuration.
 	Manager string
 	Agent   string
+	// Policy is what every node says in [policy], in a file of its own.
+	Policy string
 	// Units are unit files that every node has, by name.
 	Units map[string]string
 	// Keep leaves everything running when the process ends.
@@ -138,8 +140,16 @@ func (f *Fleet) configureAgent(n *lab.Node) error {
 			return err
 		}
 	}
+	if f.opt.Policy != "" {
+		if err := writeDisk(n, PolicyFile, "[policy]\n"+f.opt.Policy, 0o644); err != nil {
+			return err
+		}
+	}
 	return writeDisk(n, "/etc/ctrl/agent.conf", text+f.opt.Agent, 0o644)
 }
+
+// PolicyFile is where a node's [policy] stands.
+const PolicyFile = "/etc/ctrl/agent.conf.d/50-policy.conf"
 
 const pkiFolder = "/etc/ctrl/pki/"
 
