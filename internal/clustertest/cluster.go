@@ -46,6 +46,8 @@ type Cluster struct {
 	mu      sync.Mutex
 	history []string
 	silent  bool // what is told from now on is lost with the manager
+	// heard takes events of units instead of the history; it is called with the lock held.
+	heard func(manager.UnitEvent, []manager.Audience)
 }
 
 // boss is one run of the manager.
@@ -319,6 +321,13 @@ func (c *Cluster) FleetChanged(added, removed []manager.NodeInfo) {}
 
 // UnitEvent implements manager.Events.
 func (c *Cluster) UnitEvent(e manager.UnitEvent, to []manager.Audience) {
+	c.mu.Lock()
+	if heard := c.heard; heard != nil {
+		defer c.mu.Unlock()
+		heard(e, to)
+		return
+	}
+	c.mu.Unlock()
 	c.note("event %d %s %s %s %s %s", e.Kind, e.Node, e.Unit, e.Active, e.Sub, e.Reason)
 }
 

@@ -46,6 +46,12 @@ const (
 	CallsInFlight        = "calls-in-flight"
 	UnpluggedUnderLoad   = "unplugged-under-load"
 	MetricsOfHungNode    = "metrics-of-hung-node"
+	MonitorsSeeLastState = "monitors-see-last-state"
+	MonitorOfOfflineNode = "monitor-of-offline-node"
+	MonitorIsQuiet       = "monitor-of-quiet-unit-asks-nothing"
+	MonitorFollowsAlias  = "monitor-follows-alias"
+	MonitorsAfterCut     = "monitors-after-cut"
+	FloodWhileCut        = "flood-while-cut"
 )
 
 // Scenarios is the one list of them for all tiers, in the order of the names above.
@@ -86,4 +92,10 @@ var Scenarios = []Scenario{
 	{CallsInFlight, "calls that a lost node has not answered end with its session"},
 	{UnpluggedUnderLoad, "both sides notice a cut link within the threshold while data is under way"},
 	{MetricsOfHungNode, "a node that does not say how long its unit took holds up no other node's metrics"},
+	{MonitorsSeeLastState, "5,000 changes of state on one node end as the truth in every monitor"},
+	{MonitorOfOfflineNode, "a monitor of a node that is away is accepted; the node comes and goes"},
+	{MonitorIsQuiet, "while nothing happens, a monitor of one unit among thousands costs systemd no question"},
+	{MonitorFollowsAlias, "a subscribed name that becomes another unit's alias: removed, then the events of that unit"},
+	{MonitorsAfterCut, "after a cut of 1, 5 or 60 s every monitor shows the truth"},
+	{FloodWhileCut, "more changed properties than a link holds while it is cut: the session lives, the latest values come"},
 }
