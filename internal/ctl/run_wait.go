@@ -54,12 +54,13 @@ func (a *app) runAndWait(job *transientJob, node, name string, f runFlags) error
 	}
 	started, err := job.follow(ctx, node, name)
 	switch {
+	case err == nil:
+		a.note("Running as unit: %s on %s", name, node)
 	case a.ctx.Err() != nil:
 		return a.runInterrupted(job, node, name, f)
-	case err != nil:
+	default:
 		return fail(err)
 	}
-	a.note("Running as unit: %s on %s", name, node)
 	w := &watched{}
 	err = a.watch(ctx, monitor, started, node, w)
 	switch {
