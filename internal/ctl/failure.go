@@ -104,10 +104,20 @@ var codes = []struct {
 	{wire.ErrInteractiveAuth, exitDenied},
 	{wire.ErrNodeNotAllowed, exitDenied},
 	{wire.ErrDependencyDenied, exitDenied},
+	{errOnlyByDependency, exitDenied},
+	{errNoIsolation, exitDenied},
+	{errDestructive, exitDenied},
 	{wire.ErrNodeOffline, exitOffline},
 	{wire.ErrTimeout, exitTimeout},
 	{wire.ErrInvalidArgs, exitUsage},
 }
+
+// Refusals that systemctl counts as denied access (translate_bus_error_to_exit_status).
+var (
+	errOnlyByDependency = &wire.Error{Name: wire.SystemdName + ".OnlyByDependency"}
+	errNoIsolation      = &wire.Error{Name: wire.SystemdName + ".NoIsolation"}
+	errDestructive      = &wire.Error{Name: wire.SystemdName + ".TransactionIsDestructive"}
+)
 
 // errNoFile is what systemd says about unit files that do not exist (ENOENT in sd-bus).
 var errNoFile = &wire.Error{Name: wire.DBusName + ".Error.FileNotFound"}

@@ -19,7 +19,7 @@ const (
 	resultOffline    = "offline"     // the node was lost; nobody knows
 	resultUnknown    = "unknown"     // the manager was lost; nobody knows
 	resultWaiting    = "waiting"     // ctl stopped waiting, the job goes on
-	resultNotStarted = "not-started" // a condition was not met
+	resultNotStarted = "not-started" // a condition was not met, or there was nothing to do
 	resultNotTried   = "not-tried"   // an earlier node failed
 )
 
@@ -131,7 +131,11 @@ func (r *jobRun) node(node string, typed []string) []jobResult {
 		r.progress.add(node, u)
 		job, err := r.make.follow(r.ctx, node, u)
 		if err != nil {
-			r.refuse(res, err)
+			if r.make.spares(err) {
+				res.Result, res.Message = resultNotStarted, err.Error()
+			} else {
+				r.refuse(res, err)
+			}
 			r.progress.done(node, u)
 			continue
 		}
@@ -370,6 +374,9 @@ func (r *jobRun) queueNode(node string, typed []string) (made []jobPath, _ error
 	for _, u := range units {
 		id, err := r.make.queue(r.ctx, node, u)
 		if err != nil {
+			if r.make.spares(err) {
+				continue
+			}
 			errs = append(errs, &failure{doing: fmt.Sprintf("cannot %s %s on %s", r.make.word(), u, node), node: node, unit: u, err: err})
 			continue
 		}

@@ -273,25 +273,45 @@ func (f *failedUnits) read(ctx context.Context, c *client.Client, node string, u
 	if err != nil {
 		return err
 	}
+	for _, r := range rows {
+		f.add(node, r.Name)
+	}
+	return nil
+}
+
+// readLoading is read by any name of a unit, also by an alias; it loads the units. What cannot
+// be read has not failed.
+func (f *failedUnits) readLoading(ctx context.Context, c *client.Client, node string, units []string) {
+	for _, u := range units {
+		p, err := c.Node(node).UnitProperties(ctx, u, wire.SystemdUnitInterface)
+		if err == nil && props(p).text("ActiveState") == "failed" {
+			f.add(node, u)
+		}
+	}
+}
+
+func (f *failedUnits) add(node, unit string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.known == nil {
 		f.known = make(map[string]map[string]bool)
 	}
-	f.known[node] = make(map[string]bool)
-	for _, r := range rows {
-		f.known[node][r.Name] = true
+	if f.known[node] == nil {
+		f.known[node] = make(map[string]bool)
 	}
-	return nil
+	f.known[node][unit] = true
+}
+
+func (f *failedUnits) has(node, unit string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known[node][unit]
 }
 
 // judge tells where a unit has failed while it was stopped: systemd calls that done.
 func (f *failedUnits) judge(ctx context.Context, c *client.Client, node, unit string) verdict {
 	rows, err := c.Node(node).ListUnits(ctx, []string{"failed"}, []string{unit})
-	f.mu.Lock()
-	before := f.known[node][unit]
-	f.mu.Unlock()
-	if err != nil || before || !slices.ContainsFunc(rows, func(r wire.UnitStatus) bool { return r.Name == unit }) {
+	if err != nil || f.has(node, unit) || !slices.ContainsFunc(rows, func(r wire.UnitStatus) bool { return r.Name == unit }) {
 		return verdict{}
 	}
 	note := "stopped, but the unit has failed"

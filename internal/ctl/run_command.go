@@ -230,6 +230,8 @@ func (j *transientJob) queue(ctx context.Context, node, unit string) (uint32, er
 	return j.c.QueueTransient(ctx, node, unit, j.mode, j.props)
 }
 
+func (j *transientJob) spares(error) bool { return false }
+
 func (j *transientJob) after(ctx context.Context, node, unit string) verdict {
 	return judgeStart(ctx, j.c, node, unit, wire.Start)
 }

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -119,6 +120,8 @@ type maker interface {
 	before(ctx context.Context, node string, units []string) error
 	follow(ctx context.Context, node, unit string) (*client.Job, error)
 	queue(ctx context.Context, node, unit string) (uint32, error)
+	// spares tells whether a refusal only means that there is nothing to do.
+	spares(err error) bool
 	// after looks at a unit whose job is done.
 	after(ctx context.Context, node, unit string) verdict
 }
@@ -135,10 +138,24 @@ type verbJob struct {
 func (v *verbJob) word() string { return v.verb.String() }
 
 func (v *verbJob) before(ctx context.Context, node string, units []string) error {
-	if v.verb != wire.Stop {
-		return nil
+	switch {
+	case v.verb == wire.Stop:
+		return v.failedBefore.read(ctx, v.c, node, units)
+	case onlyRunning(v.verb):
+		v.failedBefore.readLoading(ctx, v.c, node, units)
 	}
-	return v.failedBefore.read(ctx, v.c, node, units)
+	return nil
+}
+
+// onlyRunning tells the verbs that leave alone what does not run.
+func onlyRunning(verb wire.Verb) bool {
+	return verb == wire.TryRestart || verb == wire.TryReloadOrRestart
+}
+
+// spares is systemd's refusal of a masked unit, where the verb is only for what runs: as with
+// systemctl there is nothing to do then.
+func (v *verbJob) spares(err error) bool {
+	return onlyRunning(v.verb) && errors.Is(err, wire.ErrSystemdUnitMasked)
 }
 
 func (v *verbJob) follow(ctx context.Context, node, unit string) (*client.Job, error) {
@@ -150,8 +167,11 @@ func (v *verbJob) queue(ctx context.Context, node, unit string) (uint32, error) 
 }
 
 func (v *verbJob) after(ctx context.Context, node, unit string) verdict {
-	if v.verb == wire.Stop {
+	switch {
+	case v.verb == wire.Stop:
 		return v.failedBefore.judge(ctx, v.c, node, unit)
+	case onlyRunning(v.verb) && v.failedBefore.has(node, unit):
+		return verdict{} // it did not run, so nothing was done to it
 	}
 	return judgeStart(ctx, v.c, node, unit, v.verb)
 }
