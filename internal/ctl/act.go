@@ -14,12 +14,11 @@ import (
 type action struct {
 	f     nodeFlags
 	doing string // "cannot DOING UNIT on NODE"
-	globs bool   // globs stand for the loaded units
 	// do does it to one unit of one node.
 	do func(ctx context.Context, n client.NodeAPI, unit string) error
 }
 
-// unitAction carries out a command NODE UNIT….
+// unitAction carries out a command NODE UNIT…. Globs stand for the loaded units.
 func (a *app) unitAction(cmd *cobra.Command, args []string, act action) error {
 	pattern, typed, err := act.f.split(cmd, args)
 	if err == nil && len(typed) == 0 {
@@ -31,11 +30,6 @@ func (a *app) unitAction(cmd *cobra.Command, args []string, act action) error {
 	units, err := a.unitNames(typed)
 	if err != nil {
 		return err
-	}
-	if !act.globs {
-		if err := noGlobs(cmd, units); err != nil {
-			return err
-		}
 	}
 	nodes, err := a.nodes(a.ctx, pattern)
 	if err != nil {

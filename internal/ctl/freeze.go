@@ -22,7 +22,7 @@ func freezer(a *app, word, short, long string, do func(client.NodeAPI, context.C
 	f.addParallel(cmd)
 	cmd.ValidArgsFunction = a.completeUnits
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.unitAction(cmd, args, action{f: f, doing: word, globs: true, do: func(ctx context.Context, api client.NodeAPI, unit string) error {
+		return a.unitAction(cmd, args, action{f: f, doing: word, do: func(ctx context.Context, api client.NodeAPI, unit string) error {
 			return do(api, ctx, unit)
 		}})
 	}

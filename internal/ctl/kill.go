@@ -43,7 +43,7 @@ func killCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.unitAction(cmd, args, action{f: f, doing: "kill", globs: true, do: func(ctx context.Context, api client.NodeAPI, unit string) error {
+		return a.unitAction(cmd, args, action{f: f, doing: "kill", do: func(ctx context.Context, api client.NodeAPI, unit string) error {
 			return api.KillUnit(ctx, unit, whom, n)
 		}})
 	}

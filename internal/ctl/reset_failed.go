@@ -26,7 +26,7 @@ all nodes without a NODE. It also resets the counter of start limits.`,
 			f.allNodes = false
 		}
 		if len(args) > 1 || f.allNodes {
-			return a.unitAction(cmd, args, action{f: f, doing: "reset", globs: true, do: func(ctx context.Context, api client.NodeAPI, unit string) error {
+			return a.unitAction(cmd, args, action{f: f, doing: "reset", do: func(ctx context.Context, api client.NodeAPI, unit string) error {
 				return api.ResetFailedUnit(ctx, unit)
 			}})
 		}
