@@ -105,7 +105,9 @@ func TestErrorsAreSystemdsOwn(t *testing.T) {
 		want   string
 	}{
 		{"KillUnit", []any{"run.service", "all", int32(15)}, "systemd1.NoSuchUnit: Unit run.service not loaded."},
-		{"FreezeUnit", []any{"bad.service"}, "systemd1.NoSuchUnit: Unit bad.service not loaded."},
+		{"FreezeUnit", []any{"bad.service"}, "systemd1.UnitInactive: Unit is inactive."},
+		{"ThawUnit", []any{"none.service"}, "systemd1.NoSuchUnit: Unit none.service not found."},
+		{"FreezeUnit", []any{"dbus.socket"}, "NotSupported: Unit 'dbus.socket' does not support freezing."},
 		{"EnableUnitFiles", []any{[]string{"none.service"}, false, false}, "systemd1.NoSuchUnit: Unit file none.service does not exist."},
 		{"GetUnitFileState", []any{"none.service"}, "FileNotFound: No such file or directory"},
 		{"GetUnitProperties", []any{"no suffix", ""}, "InvalidArgs: Unit name no suffix is neither a valid invocation ID nor unit name."},

@@ -38,6 +38,8 @@ var translated = map[string]carryOut{
 	"ListUnitsFiltered": func(s *Systemd, args wire.Raw, timeout time.Duration, done func(wire.Raw, error)) {
 		s.sendMethod("ListUnitsByPatterns", args, timeout, passOn(done))
 	},
+	"FreezeUnit":        freezer("FreezeUnit", "Freeze"),
+	"ThawUnit":          freezer("ThawUnit", "Thaw"),
 	"GetUnitProperties": (*Systemd).unitProperties,
 	"GetUnitProperty":   (*Systemd).unitProperty,
 	"ReadUnitFiles":     (*Systemd).readUnitFiles,
