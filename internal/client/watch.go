@@ -13,7 +13,7 @@ import (
 // Subject is something that is up or not.
 type Subject struct {
 	kind subjectKind
-	node string
+	Node string // the name of a node
 }
 
 type subjectKind uint8
@@ -34,6 +34,9 @@ var (
 
 // NodeSubject is one node of the fleet.
 func NodeSubject(name string) Subject { return Subject{subjectNode, name} }
+
+// Is reports whether it is this subject; it serves Lapses.
+func (s Subject) Is(other Subject) bool { return s == other }
 
 // Watch tells that something about the fleet has changed: a node's or the manager's status,
 // the nodes, a job that began or ended, a daemon that came to the bus or left it. It says no
@@ -62,12 +65,18 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 // Changed receives after something has changed; many changes may be one.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Lapses counts how often a subject was seen going down, also where it was up again before
+// Lapses counts how often subjects were seen going down, also where they were up again before
 // anybody had looked.
-func (w *Watch) Lapses(s Subject) int {
+func (w *Watch) Lapses(of func(Subject) bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lapses[s]
+	n := 0
+	for s, times := range w.lapses {
+		if of(s) {
+			n += times
+		}
+	}
+	return n
 }
 
 // Close ends the watch.

@@ -85,6 +85,9 @@ func (a *app) runOnNode(cmd *cobra.Command, args []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := a.awaitOnline(pattern, f.waitOnline); err != nil {
+		return err
+	}
 	nodes, err := a.nodes(a.ctx, pattern)
 	if err != nil {
 		return err

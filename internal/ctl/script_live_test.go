@@ -85,6 +85,7 @@ func (l *live) text() string {
 //	agent STATUS            the agent of this machine is there, and has this status; "gone": it is not
 //	fleet FILE, quit        a manager comes, leaves
 //	start NODE UNIT         another client starts a unit
+//	timeup                  a time that was given to ctl is over
 //	interrupt, closepipe    ctl is interrupted; nobody reads its output any more
 func liveCmd(ts *testscript.TestScript, neg bool, args []string) { liveRun(ts, 0, args) }
 
@@ -104,12 +105,27 @@ func liveRun(ts *testscript.TestScript, width int, args []string) {
 	}
 	a := newApp(ts, running, width)
 	a.out, a.errOut = out, errOut
+	timeUp := make(chan struct{}, 16)
+	a.deadline = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		go func() {
+			select {
+			case <-timeUp:
+				cancel(errGaveUp)
+			case <-ctx.Done():
+			}
+		}()
+		return ctx, func() { cancel(nil) }
+	}
 	ended := make(chan int, 1)
 	go func() { ended <- a.run(args[2:]) }()
 	var code int
 	failed := ""
 	for line := range strings.Lines(ts.ReadFile(args[0])) {
-		if line = strings.TrimSpace(line); line != "" && failed == "" {
+		line = strings.TrimSpace(line)
+		if line == "timeup" {
+			timeUp <- struct{}{}
+		} else if line != "" && failed == "" {
 			failed = liveStep(ts, ctx, line, out, errOut, interrupt)
 		}
 	}

@@ -52,7 +52,7 @@ func (a *app) shutdownManager() error {
 	}
 	ctx, cancel := context.WithTimeout(a.ctx, shutdownLimit)
 	defer cancel()
-	for w.Lapses(client.ManagerProcess) == 0 {
+	for w.Lapses(client.ManagerProcess.Is) == 0 {
 		select {
 		case <-w.Changed():
 		case <-ctx.Done():
@@ -78,8 +78,8 @@ func (a *app) shutdownAgent(ctx context.Context, n client.NodeAPI) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, shutdownLimit)
 	defer cancel()
-	for w.Lapses(client.NodeSubject(n.Name())) == 0 {
-		if w.Lapses(client.ManagerProcess) > 0 {
+	for w.Lapses(client.NodeSubject(n.Name()).Is) == 0 {
+		if w.Lapses(client.ManagerProcess.Is) > 0 {
 			return client.ErrManagerGone.With("the manager left the bus before the agent had ended")
 		}
 		select {

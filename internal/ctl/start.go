@@ -49,6 +49,7 @@ type jobFlags struct {
 	timeout           time.Duration
 	mode              string
 	cancelOnInterrupt bool
+	waitOnline        waitFlag
 }
 
 func (f *jobFlags) add(cmd *cobra.Command) {
@@ -61,6 +62,7 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.mode, "mode", "replace", "as --job-mode")
 	_ = cmd.Flags().MarkHidden("mode") // the flag exists
 	cmd.Flags().BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "Ctrl-C cancels the jobs")
+	cmd.Flags().Var(&f.waitOnline, "wait-online", "before, wait at most this `TIME` for the nodes, and for the manager")
 }
 
 func (f *jobFlags) check() error {
@@ -97,6 +99,9 @@ func verbCommand(a *app, verb wire.Verb, short, long string) *cobra.Command {
 		}
 		units, err := a.unitNames(typed)
 		if err != nil {
+			return err
+		}
+		if err := a.awaitOnline(pattern, f.waitOnline); err != nil {
 			return err
 		}
 		nodes, err := a.nodes(a.ctx, pattern)

@@ -1,16 +1,13 @@
 package fakemanager
 
 import (
-	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/godbus/dbus/v5"
 
-	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -56,15 +53,11 @@ func Start(address string, fleet *Fleet) (*Manager, error) {
 	if fleet.Version == "" {
 		fleet.Version = "0.0-fake"
 	}
-	reply, err := conn.RequestName(wire.BusName, dbus.NameFlagDoNotQueue)
-	if err == nil && reply != dbus.RequestNameReplyPrimaryOwner {
-		err = fmt.Errorf("the name %s is taken", wire.BusName)
-	}
-	if err != nil {
-		_ = conn.Close()
+	conn.Eavesdrop(m.in) // messages in order, on one goroutine
+	if err := m.ownName(); err != nil {
+		m.leave()
 		return nil, err
 	}
-	conn.Eavesdrop(m.in) // messages in order, on one goroutine
 	go m.serve()
 	return m, nil
 }
@@ -73,29 +66,6 @@ func Start(address string, fleet *Fleet) (*Manager, error) {
 func (m *Manager) Stop() {
 	m.leave()
 	<-m.done
-}
-
-// leave cuts the line: the library's own Close may close the channel of messages while it
-// sends on it.
-func (m *Manager) leave() { _ = m.line.Close() }
-
-func connect(address string) (*dbus.Conn, net.Conn, error) {
-	line, err := peer.DialAddress(context.Background(), address)
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := dbus.NewConn(line)
-	if err == nil {
-		err = conn.Auth(nil)
-	}
-	if err == nil {
-		err = conn.Hello()
-	}
-	if err != nil {
-		_ = line.Close()
-		return nil, nil, err
-	}
-	return conn, line, nil
 }
 
 func (m *Manager) serve() {
@@ -212,38 +182,6 @@ func (m *Manager) emit(to string, path wire.ObjectPath, iface, member string, va
 
 func (m *Manager) emitChanged(path wire.ObjectPath, iface string, props map[string]dbus.Variant) {
 	m.emit("", path, wire.PropertiesInterface, "PropertiesChanged", iface, props, []string{})
-}
-
-// Calls are the calls of Node methods so far, each as "NODE METHOD ARGUMENTS".
-func (m *Manager) Calls() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append([]string(nil), m.calls...)
-}
-
-// ForgetCalls lets Calls and AwaitCall begin anew.
-func (m *Manager) ForgetCalls() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.calls = nil
-}
-
-// AwaitCall waits until there was a call that begins so, as Calls words it.
-func (m *Manager) AwaitCall(ctx context.Context, begins string) bool {
-	defer context.AfterFunc(ctx, func() {
-		m.mu.Lock() // whoever has looked at ctx waits by now
-		defer m.mu.Unlock()
-		m.changed.Broadcast()
-	})()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for !slices.ContainsFunc(m.calls, func(c string) bool { return strings.HasPrefix(c, begins) }) {
-		if ctx.Err() != nil {
-			return false
-		}
-		m.changed.Wait()
-	}
-	return true
 }
 
 // Start starts a unit, as another client would.
