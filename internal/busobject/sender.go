@@ -53,6 +53,10 @@ func (s Sender) Ping(to string, done func(error)) {
 // After runs fn on the server's goroutine after d.
 func (s *Server) After(d time.Duration, fn func()) *loop.Timer { return s.loop.After(d, fn) }
 
+// Queue is Do for who bounds by other means what waits: nothing is dropped while the server
+// runs, which is what it reports.
+func (s *Server) Queue(fn func()) bool { return s.loop.Defer(fn) }
+
 // Dropped logs that a signal could not be sent.
 func (s Sender) Dropped(iface *Interface, signal string, err error) {
 	s.server.dropped(signal, iface.Spec.Name, err)

@@ -241,34 +241,47 @@ func monitorsAfterCut(c *Cluster) {
 	}
 }
 
-// floodWhileCut changes 64 KiB of properties a thousand times while nothing gets through.
+// floodWhileCut changes 64 KiB of properties of each of some units every 4 ms while nothing
+// gets through.
 func floodWhileCut(c *Cluster) {
 	n, v := c.Node("node1"), c.views()
-	n.Systemd.AddUnit("a.service", plain)
+	units := []string{"a.service", "b.service", "c.service", "d.service"}
 	m := c.monitor(":1.1", "*", "*")
-	job(n, wire.Start, "a.service")
+	for _, u := range units {
+		n.Systemd.AddUnit(u, plain)
+		job(n, wire.Start, u)
+	}
 	synctest.Wait()
 	c.Take()
 	c.Cut("node1")
-	const rounds = 1000
+	const rounds = 1000 // in all, less time than a cut takes to be noticed
 	for i := range rounds {
-		type property struct {
-			Name  string
-			Value wire.Value
+		for _, u := range units {
+			set(n, u, fmt.Sprint("round ", i))
 		}
-		args := peer.MustEncode("a.service", true, []property{
-			{"Description", peer.MustValue(fmt.Sprint("round ", i))}, {"Documentation", peer.MustValue(strings.Repeat("x", 64<<10))},
-		})
-		n.Systemd.Call("SetUnitProperties", args, time.Minute, func(wire.Raw, error) {})
-		time.Sleep(4 * time.Millisecond) // in all, less than a cut takes to be noticed
+		time.Sleep(4 * time.Millisecond)
 	}
 	job(n, wire.Restart, "a.service")
 	synctest.Wait()
 	c.Heal("node1")
 	time.Sleep(time.Second)
-	c.truth(v, m, "node1", []string{"a.service"})
-	if got, want := v.properties["a.service Description"], fmt.Sprint("round ", rounds-1); got != want {
-		c.t.Errorf("the last value told is %q, want %q", got, want)
+	c.truth(v, m, "node1", units)
+	for _, u := range units {
+		if got, want := v.properties[u+" Description"], fmt.Sprint("round ", rounds-1); got != want {
+			c.t.Errorf("the last value told of %s is %q, want %q", u, got, want)
+		}
 	}
 	c.Expect() // the session has not ended
+}
+
+var large = peer.MustValue(strings.Repeat("x", 64<<10))
+
+// set changes properties of a unit on the node itself.
+func set(n *Node, unit, description string) {
+	type property struct {
+		Name  string
+		Value wire.Value
+	}
+	args := peer.MustEncode(unit, true, []property{{"Description", peer.MustValue(description)}, {"Documentation", large}})
+	n.Systemd.Call("SetUnitProperties", args, time.Minute, func(wire.Raw, error) {})
 }

@@ -66,6 +66,7 @@ type Bus struct {
 	version string
 	lists   gate
 	outlets outlets // of the server's goroutine
+	events  valve
 	work    sync.WaitGroup
 
 	root, nodes, jobs, monitors, metrics                          *busobject.Class
@@ -84,7 +85,7 @@ func New(opt Options) *Bus {
 		Root: b.root, Classes: []*busobject.Class{b.nodes, b.jobs, b.monitors, b.metrics}, List: b.list,
 		ClientGone: b.clientGone, BusGone: b.busGone,
 	})
-	b.outlets = outlets{after: b.server.After, iface: b.monitorIface, log: opt.Log, letGo: b.letGo}
+	b.outlets = outlets{after: b.server.After, iface: b.monitorIface, log: opt.Log, max: bounds{MaxHeldUnits, MaxHeldBytes}, letGo: b.letGo}
 	return b
 }
 
@@ -99,6 +100,7 @@ func (b *Bus) Connect(ctx context.Context, core Core) error {
 // still reach the bus.
 func (b *Bus) Run(ctx context.Context) {
 	b.server.Run(ctx)
+	b.events.end()
 	b.work.Wait()
 }
 

@@ -123,8 +123,16 @@ func (b *Bus) closeMonitor(c *busobject.Call) {
 
 // UnitEvent implements manager.Events.
 func (b *Bus) UnitEvent(e manager.UnitEvent, audience []manager.Audience) {
-	b.toRecipients(func() { b.outlets.event(&signal{event: e}, audience) })
+	b.events.in()
+	if !b.toRecipients(func() { b.events.out(); b.outlets.event(&signal{event: e}, audience) }) {
+		b.events.out()
+	}
 }
+
+// WaitForEvents blocks while so many events of units wait to be sent that more of them should
+// not be read from agents. It is for their connections' own goroutines: TCP then slows the
+// agents down, which tell the latest only of what changes often.
+func (b *Bus) WaitForEvents() { b.events.wait() }
 
 // PeerRemoved implements manager.Events. What waits for the peer is of no use any more.
 func (b *Bus) PeerRemoved(monitor uint32, name, reason string) {
@@ -145,13 +153,11 @@ func (b *Bus) MonitorRemoved(monitor uint32) {
 	b.toRecipients(func() { b.outlets.closed(monitor) })
 }
 
-// toRecipients does something with the outlets, of the bus that is connected now.
-func (b *Bus) toRecipients(do func()) {
+// toRecipients does something with the outlets, of the bus that is connected now, and reports
+// whether it will. What waits is bounded by WaitForEvents and by the number of units.
+func (b *Bus) toRecipients(do func()) bool {
 	sender, ok := b.server.Sender()
-	if !ok {
-		return
-	}
-	b.server.Do(func() {
+	return ok && b.server.Queue(func() {
 		b.outlets.use(sender)
 		do()
 	})

@@ -30,6 +30,7 @@ type outlets struct {
 	after func(time.Duration, func()) *loop.Timer
 	iface *busobject.Interface
 	log   *slog.Logger
+	max   bounds // of one recipient
 	// letGo ends all that a recipient has to do with monitors, and calls done after the last
 	// event for it.
 	letGo func(name, reason string, done func())
@@ -62,7 +63,7 @@ type outlet struct {
 func (o *outlets) reset(sender sender) {
 	o.turn.Stop()
 	*o = outlets{
-		after: o.after, iface: o.iface, log: o.log, letGo: o.letGo, sender: sender,
+		after: o.after, iface: o.iface, log: o.log, max: o.max, letGo: o.letGo, sender: sender,
 		all: make(map[string]*outlet), paths: make(map[uint32]wire.ObjectPath), said: make(map[string]bool),
 	}
 }
@@ -85,7 +86,7 @@ func (o *outlets) event(s *signal, audience []manager.Audience) {
 			if out.gone {
 				continue
 			}
-			if err := out.put(item{a.Monitor, s}); err != nil {
+			if err := out.put(item{a.Monitor, s}, o.max); err != nil {
 				o.giveUp(out, err)
 				continue
 			}

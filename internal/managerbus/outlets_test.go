@@ -69,7 +69,7 @@ func withOutlets(t *testing.T, scenario func(*outletWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &outletWorld{t: t, loop: loop.New(1)}
 		w.o = outlets{
-			after: w.loop.After, log: slog.New(slog.NewTextHandler(&w.log, nil)),
+			after: w.loop.After, max: few, log: slog.New(slog.NewTextHandler(&w.log, nil)),
 			letGo: func(name, reason string, done func()) {
 				w.let = append(w.let, name)
 				w.loop.Defer(done)
@@ -224,7 +224,7 @@ func TestNextBusKnowsNobody(t *testing.T) {
 func TestRecipientThatHoldsTooMuchIsLetGo(t *testing.T) {
 	withOutlets(t, func(w *outletWorld) {
 		w.line.stopped["a"] = true
-		for i := range windowMessages + MaxHeldUnits + 1 {
+		for i := range windowMessages + few.units + 1 {
 			w.loop.Defer(func() {
 				w.o.use(w.line)
 				w.o.event(event(fmt.Sprintf("new u%d.service", i)), []manager.Audience{{Monitor: 1, To: []string{"a", "b"}}})

@@ -22,12 +22,16 @@ const (
 const (
 	// MaxHeldUnits is how many units, counted per monitor, may have changes that wait for one
 	// recipient.
-	MaxHeldUnits = 1 << 17
-	// MaxHeldBytes is how large all of these changes may be.
-	MaxHeldBytes = 32 << 20
+	MaxHeldUnits = 1 << 19
+	// MaxHeldBytes is about how large all of these changes may be as messages. Here they take
+	// less: recipients share them.
+	MaxHeldBytes = 256 << 20
 )
 
-var errHoldsTooMuch = errors.New("it has not read its signals for long, and more than 131072 units or 32 MiB of changes wait for it")
+// bounds are MaxHeldUnits and MaxHeldBytes, but in tests.
+type bounds struct{ units, bytes int }
+
+var errHoldsTooMuch = errors.New("it has not read its signals for long, and changes of more than 524288 units, or more than 256 MiB of them, wait for it")
 
 // item is one event on its way to one recipient, as a signal of one monitor.
 type item struct {
@@ -54,7 +58,7 @@ type recipient struct {
 type mark struct{ messages, bytes int }
 
 // put takes an event. An error says that too much waits: the recipient must be let go.
-func (r *recipient) put(i item) error {
+func (r *recipient) put(i item, max bounds) error {
 	if r.held == nil {
 		r.queue = append(r.queue, i)
 		r.size += i.signal.size()
@@ -69,7 +73,7 @@ func (r *recipient) put(i item) error {
 	} else {
 		r.held.add(i)
 	}
-	if len(r.held.units) > MaxHeldUnits || r.held.size > MaxHeldBytes {
+	if len(r.held.units) > max.units || r.held.size > max.bytes {
 		return errHoldsTooMuch
 	}
 	return nil

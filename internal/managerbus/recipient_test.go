@@ -141,6 +141,9 @@ func TestLatestOfUnitsThatCameAndWent(t *testing.T) {
 	}
 }
 
+// few are the bounds of these tests.
+var few = bounds{1 << 15, 16 << 20}
+
 func takeAll(r *recipient) (n int) {
 	for _, ok := r.take(); ok; _, ok = r.take() {
 		n++
@@ -151,7 +154,7 @@ func takeAll(r *recipient) (n int) {
 func put(t *testing.T, r *recipient, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
-		if err := r.put(item{1, event(fmt.Sprintf("state a %d", i))}); err != nil {
+		if err := r.put(item{1, event(fmt.Sprintf("state a %d", i))}, few); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +195,7 @@ func TestWindowInBytes(t *testing.T) {
 	var r recipient
 	large := event("props a Unit K=" + strings.Repeat("x", windowBytes))
 	for range 3 {
-		if err := r.put(item{1, large}); err != nil {
+		if err := r.put(item{1, large}, few); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,11 +246,11 @@ func TestEverythingOrTheLatest(t *testing.T) {
 func TestOrderOfAUnitThroughTheLatest(t *testing.T) {
 	r := recipient{held: newLatest()}
 	for _, e := range []string{"removed a", "new a", "state a one"} {
-		r.put(item{1, event(e)})
+		r.put(item{1, event(e)}, few)
 	}
 	i, _ := r.take()
 	got := []string{text(t, i.signal)}
-	r.put(item{1, event("state a two")})
+	r.put(item{1, event("state a two")}, few)
 	for i, ok := r.take(); ok; i, ok = r.take() {
 		got = append(got, text(t, i.signal))
 	}
@@ -261,18 +264,18 @@ func TestRecipientsAreBounded(t *testing.T) {
 	var err error
 	n := 0
 	for ; err == nil && n < 1<<20; n++ {
-		err = r.put(item{1, event(fmt.Sprintf("state u%d x", n))})
+		err = r.put(item{1, event(fmt.Sprintf("state u%d x", n))}, few)
 	}
-	if err == nil || n != MaxHeldUnits+1 {
+	if err == nil || n != few.units+1 {
 		t.Errorf("after %d units: %v", n, err)
 	}
 	r = recipient{}
 	for n = 0; n < 100; n++ {
-		if err = r.put(item{1, event(fmt.Sprintf("props u%d Unit K=%s", n, strings.Repeat("x", 1<<20)))}); err != nil {
+		if err = r.put(item{1, event(fmt.Sprintf("props u%d Unit K=%s", n, strings.Repeat("x", 1<<20)))}, few); err != nil {
 			break
 		}
 	}
-	if n != MaxHeldBytes>>20-1 {
+	if n != few.bytes>>20-1 {
 		t.Errorf("after %d MiB: %v", n, err)
 	}
 }
@@ -285,7 +288,7 @@ func TestMonitorsAreDroppedEverywhere(t *testing.T) {
 		}
 		for _, m := range []uint32{1, 2} {
 			for _, e := range []string{"new a", "state a x"} {
-				r.put(item{m, event(e)})
+				r.put(item{m, event(e)}, few)
 			}
 		}
 		if held {

@@ -62,7 +62,7 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 	})
 	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
 	s.core = manager.New(coreConfig(s.cfg), events, s.log)
-	s.agents = agentlink.New(s.core, s.linkSettings(), s.log)
+	s.agents = agentlink.New(paced{s.core, s.bus}, s.linkSettings(), s.log)
 	if err := s.bus.Connect(ctx, s.core); err != nil {
 		return err
 	}
@@ -199,6 +199,18 @@ func (s *service) LogTarget() string { return s.env.Log.Target().String() }
 
 // Shutdown implements managerbus.Daemon.
 func (s *service) Shutdown() { s.env.Shutdown() }
+
+// paced is the core for agents: what their units do is read as fast as the bus takes it.
+type paced struct {
+	*manager.Manager
+	bus *managerbus.Bus
+}
+
+// UnitEvent implements agentlink.Core, on the goroutine of the agent's connection.
+func (p paced) UnitEvent(id manager.Session, e manager.UnitEvent) {
+	p.bus.WaitForEvents()
+	p.Manager.UnitEvent(id, e)
+}
 
 // events passes everything on to the bus and notes what systemd's status line shows.
 type events struct {
