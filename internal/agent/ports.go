@@ -74,6 +74,8 @@ type ManagerLink interface {
 	JobMetrics(unit, method string, took time.Duration)
 	// Backlog is how many bytes the manager has still to take. Safe from any goroutine.
 	Backlog() int
+	// Renew asks for a certificate; request and answer are PEM.
+	Renew(request []byte, timeout time.Duration, done func(certificate, authorities []byte, err error))
 	// LastReceived is when anything last arrived from the manager. Safe from any goroutine.
 	LastReceived() time.Time
 	// Close ends the connection. Agent.Closed follows, once, also if the manager closed first.
@@ -147,6 +149,9 @@ type Config struct {
 	// are called on the core's goroutine and do not block.
 	SetLogLevel func(level string) error
 	Shutdown    func()
+	// RenewNow is told that the manager wants this node to renew its certificate without
+	// waiting for its time. It does not block. nil: certificates come from elsewhere.
+	RenewNow func()
 	// Fail ends the agent as failed, for a reason. As Shutdown it does not block.
 	Fail func(error)
 }

@@ -28,6 +28,9 @@ func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 			{Short: "a", Long: "address", Key: "ManagerAddress", Value: "ADDRESS", Help: "D-Bus addresses of the manager, instead of host and port"},
 			{Short: "i", Long: "interval", Key: "HeartbeatInterval", Value: "TIME", Help: "time between two signs of life to the manager"},
 		},
+		Commands: []daemon.Command{
+			{Name: "join", Help: "make this machine a node of a manager's fleet", Run: runJoin},
+		},
 		Load:   config.LoadAgent,
 		Common: func(c *config.Agent) *config.Common { return &c.Common },
 		Check:  check,
@@ -44,17 +47,46 @@ func check(c *config.Agent, _ *daemon.Env, thorough bool) error {
 			return fmt.Errorf("manager address: %w", err)
 		}
 	}
-	if !hasFiles(c) {
-		return nil // which CheckStart found to be enough
-	}
-	store, err := pki.Open(pkiConfig(c), slog.New(slog.DiscardHandler))
+	store, err := openStore(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if thorough {
+	if store != nil && thorough {
 		return store.CheckTime()
 	}
 	return nil
+}
+
+// openStore opens the certificates: those that the configuration names, else those of
+// ctrl-agent join. It returns nil where none are needed, over a unix socket or without TLS.
+func openStore(c *config.Agent, log *slog.Logger) (*pki.Store, error) {
+	switch {
+	case !c.TLS:
+		return nil, nil
+	case hasFiles(c):
+		return pki.Open(pkiConfig(c), log)
+	case joined(c):
+		store, err := pki.Open(nodeState(c).Config(c.NodeName), log)
+		if err != nil {
+			err = fmt.Errorf("%w; `ctl node add %s` on the manager's machine prints the line that makes this node join anew", err, c.NodeName)
+		}
+		return store, err
+	case c.OverTCP():
+		return nil, notJoined(c)
+	}
+	return nil, nil
+}
+
+// nodeState is where ctrl-agent join puts what the manager has issued.
+func nodeState(c *config.Agent) pki.NodeState { return pki.NewNodeState(c.Places.StateDir) }
+
+// joined reports whether certificates come from the manager, and not from files of one's own.
+func joined(c *config.Agent) bool { return c.TLS && !hasFiles(c) && nodeState(c).Joined() }
+
+// notJoined is the text for a manager over TCP without certificates.
+func notJoined(c *config.Agent) error {
+	return fmt.Errorf("this node has not joined a fleet yet: it has no certificate. `ctl node add %s` on the manager's machine prints the line to run here; "+
+		"or name certificates of your own with CertFile=, KeyFile= and CAFile= in [agent] (docs/tls.md); or, in a network that nobody else can reach, write TLS=no on both sides", c.NodeName)
 }
 
 // checkAddress refuses what cannot be dialled.

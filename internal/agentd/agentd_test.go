@@ -47,6 +47,8 @@ func issue(t *testing.T, leaf pkitest.Leaf) string {
 	return "CertFile=" + f.Cert + "\nKeyFile=" + f.Key + "\nCAFile=" + f.CA + "\n"
 }
 
+var quiet = slog.New(slog.DiscardHandler)
+
 func TestCheck(t *testing.T) {
 	expired := pkitest.NodeLeaf("host1")
 	expired.NotBefore, expired.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)

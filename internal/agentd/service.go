@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"example.org/ctrl/internal/agent"
 	"example.org/ctrl/internal/agentbus"
@@ -31,6 +33,9 @@ type service struct {
 	dialer *managerlink.Dialer
 
 	running, onBus, onSystemd, status *daemon.Component
+
+	renewing *daemon.Component
+	renewal  atomic.Pointer[renewal] // the one that runs, for the core's goroutine
 }
 
 // start brings everything up. It waits for nobody: manager, systemd and bus may come later.
@@ -46,7 +51,7 @@ func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error
 	bus := agentbus.New(agentbus.Options{
 		Address: address, Authorizer: authorizer(e.Options.User), Daemon: s, Log: s.log,
 	})
-	events := &events{Bus: bus, changed: daemon.NewLatch()}
+	events := &events{Bus: bus, changed: daemon.NewLatch(), online: s.renewIfDue}
 	local := systemd.New(systemd.Options{User: e.Options.User}, s.log)
 	s.dialer = managerlink.New(s.linkSettings(), s.log)
 	s.core = agent.New(s.coreConfig(), local, s.dialer, events, s.log)
@@ -54,6 +59,7 @@ func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error
 	if err := bus.Connect(ctx, s.core); err != nil {
 		s.log.Warn("the node's own API is not there yet; units are managed without it", "err", err)
 	}
+	s.keepRenewal(ctx)
 	s.running, s.onBus = daemon.Go(s.core.Run), daemon.Go(bus.Run)
 	s.onSystemd = daemon.Go(func(ctx context.Context) { local.Run(ctx, s.core) })
 	s.status = daemon.Go(func(ctx context.Context) { s.keepStatus(ctx, events.changed) })
@@ -64,11 +70,8 @@ func (s *service) secure() error {
 	if s.cfg.Insecure() {
 		s.log.Warn("TLS=no: whoever is at the manager's address controls this node")
 	}
-	if !hasFiles(s.cfg) {
-		return nil
-	}
 	var err error
-	s.store, err = pki.Open(pkiConfig(s.cfg), s.log)
+	s.store, err = openStore(s.cfg, s.log)
 	return err
 }
 
@@ -102,6 +105,7 @@ func (s *service) coreConfig() agent.Config {
 		ExitOnDisconnect: c.ExitOnDisconnect,
 		OnDisconnectUnit: c.OnDisconnectUnit, OnDisconnectUnitAfter: c.OnDisconnectUnitAfter,
 		CheckAddress: checkAddress, SetLogLevel: s.setLogLevel, Shutdown: s.env.Shutdown, Fail: s.env.Fail,
+		RenewNow: s.renewNow,
 	}
 }
 
@@ -113,17 +117,14 @@ func (s *service) linkSettings() managerlink.Settings {
 	case s.cfg.TLS:
 		// An agent that began on a unix socket may be switched to a manager elsewhere.
 		set.Secure = func(context.Context, net.Conn) (net.Conn, error) {
-			return nil, wire.ErrAccessDenied.With("%v", s.missingFiles())
+			return nil, wire.ErrAccessDenied.With("%v", notJoined(s.cfg))
 		}
 	}
 	return set
 }
 
-// missingFiles is the text for a manager over TCP without certificates.
-func (s *service) missingFiles() error {
-	_, err := pki.Open(pki.Config{Role: pki.Node}, s.log)
-	return err
-}
+// reloadTime bounds what a reload waits for.
+const reloadTime = 2 * time.Second
 
 // Reload implements daemon.Service.
 func (s *service) Reload(next *config.Agent) {
@@ -139,6 +140,9 @@ func (s *service) Reload(next *config.Agent) {
 			s.log.Error("log level is not changed", "err", err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), reloadTime)
+	defer cancel()
+	s.keepRenewal(ctx)
 	s.dialer.Apply(s.linkSettings())
 	s.core.Reconfigure(s.coreConfig())
 	s.log.Info("configuration was read again", "applied", strings.Join(applied, " "))
@@ -147,12 +151,12 @@ func (s *service) Reload(next *config.Agent) {
 func (s *service) readCertificates() {
 	var err error
 	switch {
-	case !hasFiles(s.cfg):
-		s.store = nil
-	case s.store != nil:
+	case s.store != nil && hasFiles(s.cfg):
 		err = s.store.Reconfigure(pkiConfig(s.cfg))
+	case s.store != nil && joined(s.cfg):
+		err = s.store.Reconfigure(nodeState(s.cfg).Config(s.cfg.NodeName))
 	default:
-		s.store, err = pki.Open(pkiConfig(s.cfg), s.log)
+		s.store, err = openStore(s.cfg, s.log)
 	}
 	if err != nil {
 		s.log.Error("certificate files cannot be used; the ones before stay in use", "err", err)
@@ -164,6 +168,9 @@ func (s *service) Alive(reply func()) { s.core.Info(func(agent.Info) { reply() }
 
 // Stop implements daemon.Service: the manager is told, then the node's bus. Units go on.
 func (s *service) Stop(ctx context.Context) {
+	if s.renewing != nil {
+		s.renewing.End(ctx)
+	}
 	s.running.End(ctx)
 	s.dialer.Drain(ctx)
 	s.onSystemd.End(ctx)
@@ -191,12 +198,16 @@ func (s *service) setLogLevel(word string) error {
 type events struct {
 	*agentbus.Bus
 	changed daemon.Latch
+	online  func() // a session has begun; it does not block
 }
 
 // StatusChanged implements agent.Events.
 func (e *events) StatusChanged(i agent.Info) {
 	e.Bus.StatusChanged(i)
 	e.changed.Set()
+	if i.Status == wire.NodeOnline {
+		e.online()
+	}
 }
 
 // ManagerAddressChanged implements agent.Events.

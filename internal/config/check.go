@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"example.org/ctrl/internal/unit"
@@ -292,12 +293,18 @@ func (c *Manager) CheckStart() error {
 
 // CheckStart says what keeps the agent from starting although every key is right.
 func (c *Agent) CheckStart() error {
-	for _, address := range c.Addresses() {
-		if strings.HasPrefix(address, "tcp:") {
-			return c.checkTLS(agentSection, "TLS=no on both sides")
+	if c.OverTCP() {
+		if c.CertFile == "" && c.KeyFile == "" && c.CAFile == "" {
+			return nil // those of ctrl-agent join, if there are any
 		}
+		return c.checkTLS(agentSection, "TLS=no on both sides")
 	}
 	return nil
+}
+
+// OverTCP reports whether the manager, or one of several, is reached over TCP.
+func (c *Agent) OverTCP() bool {
+	return slices.ContainsFunc(c.Addresses(), func(address string) bool { return strings.HasPrefix(address, "tcp:") })
 }
 
 // LoopbackOnly reports whether the manager may listen on loopback only: TLS=no without

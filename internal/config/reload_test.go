@@ -108,10 +108,10 @@ func TestCheckStart(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ text, want string }{
-		{"", "are not set in [agent]"},
+		{"", ""},
 		{"TLS=no", ""},
 		{"ManagerAddress=unix:path=/run/ctrl/ctrl.sock", ""},
-		{"ManagerAddress=unix:path=/run/ctrl/ctrl.sock;tcp:host=b,port=1", "are not set"},
+		{"ManagerAddress=unix:path=/run/ctrl/ctrl.sock;tcp:host=b,port=1\nCAFile=/c", "CertFile= and KeyFile= are not set in [agent]"},
 		{"TLS=no\n[policy]\nReadOnly=yes", ""},
 		{"TLS=no\n[policy]", ""},
 	} {

@@ -46,7 +46,7 @@ func (s *Spec[C]) parse(args, env []string) (*request, *pflag.FlagSet, error) {
 	if set.NArg() > 0 {
 		return nil, set, fmt.Errorf("argument %q is not understood", set.Arg(0))
 	}
-	r.options.Getenv = func(key string) string { return lookup(env, key) }
+	r.options.Getenv = func(key string) string { return Lookup(env, key) }
 	var err error
 	if r.options.Hostname, err = os.Hostname(); err != nil {
 		r.options.Hostname = "" // NodeName= is asked for then, where it is needed
@@ -54,8 +54,8 @@ func (s *Spec[C]) parse(args, env []string) (*request, *pflag.FlagSet, error) {
 	return r, set, nil
 }
 
-// lookup finds a variable in an environment as os.Environ gives it: the last one counts.
-func lookup(env []string, key string) string {
+// Lookup finds a variable in an environment as os.Environ gives it: the last one counts.
+func Lookup(env []string, key string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(env[i], key+"="); ok {
 			return value
@@ -78,7 +78,11 @@ func (s *setting) Set(value string) error {
 }
 
 func (s *Spec[C]) usage(w io.Writer, set *pflag.FlagSet) {
-	fmt.Fprintf(w, "%s: %s\n\nUsage:\n  %s [options]\n\nOptions:\n", s.Name, s.Summary, s.Name)
+	fmt.Fprintf(w, "%s: %s\n\nUsage:\n  %s [options]\n", s.Name, s.Summary, s.Name)
+	for _, c := range s.Commands {
+		fmt.Fprintf(w, "  %s %-*s %s\n", s.Name, 27-len(s.Name), c.Name, c.Help)
+	}
+	fmt.Fprintf(w, "\nOptions:\n")
 	set.VisitAll(func(f *pflag.Flag) {
 		value, help := pflag.UnquoteUsage(f)
 		option := "    --" + f.Name

@@ -307,7 +307,7 @@ func TestKeepUntilRestart(t *testing.T) {
 func TestLookup(t *testing.T) {
 	env := []string{"A=1", "AB=2", "A=3", "C="}
 	for key, want := range map[string]string{"A": "3", "AB": "2", "C": "", "D": ""} {
-		if got := lookup(env, key); got != want {
+		if got := Lookup(env, key); got != want {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}

@@ -24,6 +24,11 @@ const stopTime = 4500 * time.Millisecond
 // Run runs a daemon until a signal or ctx ends it, and returns its exit code. args are those
 // after the program's name, env is as os.Environ gives it.
 func Run[C Config](ctx context.Context, spec Spec[C], args, env []string, stdout, stderr io.Writer) int {
+	for _, c := range spec.Commands {
+		if len(args) > 0 && args[0] == c.Name {
+			return c.Run(ctx, args[1:], env, stdout, stderr)
+		}
+	}
 	r, set, err := spec.parse(args, env)
 	switch {
 	case err != nil:

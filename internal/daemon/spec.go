@@ -31,14 +31,24 @@ type Spec[C Config] struct {
 	Summary string // one sentence
 	Example string // a command line that works
 	Flags   []Flag // besides those that both daemons have
-	Load    func(config.Options) (C, error)
-	Common  func(C) *config.Common
+	// Commands are what the program does instead of running as a daemon, by its first argument.
+	Commands []Command
+	Load     func(config.Options) (C, error)
+	Common   func(C) *config.Common
 	// Check says what else keeps the daemon from starting: files and groups that the
 	// configuration names. It changes nothing and logs nothing. Where it is thorough, as for
 	// --check-config, it also finds what the daemon would start with in hope of better times.
 	Check func(c C, e *Env, thorough bool) error
 	// Start starts the daemon. What the context ends is only the start.
 	Start func(context.Context, C, *Env) (Service[C], error)
+}
+
+// Command is something that a daemon's program does at once, and ends.
+type Command struct {
+	Name string
+	Help string // what it does, for the daemon's help
+	// Run gets the arguments after the name, and returns the exit code.
+	Run func(ctx context.Context, args, env []string, stdout, stderr io.Writer) int
 }
 
 // Flag is an option that sets a key of the configuration.

@@ -34,6 +34,7 @@ type Core interface {
 	Subscribe(s agent.Session, pattern string, reply func([]agent.UnitRow, error))
 	Unsubscribe(s agent.Session, pattern string)
 	SetMetrics(s agent.Session, on bool)
+	RenewNow(s agent.Session)
 	Closed(s agent.Session, err error)
 }
 

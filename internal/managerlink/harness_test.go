@@ -59,6 +59,8 @@ func (f *fakeCore) SetMetrics(s agent.Session, on bool) {
 	f.events <- fmt.Sprintf("metrics %v", on)
 }
 
+func (f *fakeCore) RenewNow(s agent.Session) { f.events <- fmt.Sprintf("renew now %d", s) }
+
 func (f *fakeCore) Closed(s agent.Session, err error) {
 	f.events <- fmt.Sprintf("closed %d %v", s, err)
 }

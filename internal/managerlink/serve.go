@@ -25,9 +25,21 @@ func (l *link) handle(m *peer.Message) {
 }
 
 func (l *link) handleSignal(m *peer.Message) {
-	if m.Path != wire.InternalPath || m.Interface != wire.InternalManagerInterface || m.Member != wire.MemberClosing {
-		return // Heartbeat: that it came is all it says
+	if m.Path != wire.InternalPath || m.Interface != wire.InternalManagerInterface {
+		return
 	}
+	switch m.Member {
+	case wire.MemberClosing:
+		l.told(m)
+	case wire.MemberRenewNow:
+		if l.registered {
+			l.core.RenewNow(l.session)
+		}
+	} // else Heartbeat: that it came is all it says
+}
+
+// told is the manager's last word.
+func (l *link) told(m *peer.Message) {
 	var reason string
 	if err := peer.Decode(m.Body, &reason); err != nil {
 		l.conn.Close(fmt.Errorf("manager breaks the protocol: signal %s: %w", m.Member, err))

@@ -118,6 +118,12 @@ func (s *Store) Name() string { return s.fresh().name }
 // Expires is the end of the own certificate's validity.
 func (s *Store) Expires() time.Time { return s.fresh().leaf().NotAfter }
 
+// RenewAt is when two thirds of the own certificate's life are over.
+func (s *Store) RenewAt() time.Time {
+	c := s.fresh().leaf()
+	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
+}
+
 // fresh looks at the files and returns the set to use.
 func (s *Store) fresh() *material {
 	s.mu.Lock()

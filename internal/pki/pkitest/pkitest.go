@@ -3,6 +3,7 @@
 package pkitest
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -83,6 +84,16 @@ func (ca *CA) Issue(l Leaf) (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err = ca.IssueFor(private.Public(), l)
+	return cert, block("PRIVATE KEY", keyDER), err
+}
+
+// IssueFor makes a certificate, PEM, for a key that somebody else has.
+func (ca *CA) IssueFor(public crypto.PublicKey, l Leaf) ([]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: l.NotBefore, NotAfter: l.NotAfter, DNSNames: l.DNS,
@@ -100,19 +111,15 @@ func (ca *CA) Issue(l Leaf) (cert, key []byte, err error) {
 	for _, uri := range l.URIs {
 		u, err := url.Parse(uri)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		template.URIs = append(template.URIs, u)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, private.Public(), ca.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, public, ca.key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, nil, err
-	}
-	return block("CERTIFICATE", der), block("PRIVATE KEY", keyDER), nil
+	return block("CERTIFICATE", der), nil
 }
 
 // Write issues a certificate and writes NAME.crt, NAME.key (mode 0600) and ca.crt to dir.
