@@ -26,10 +26,11 @@ type fakeCore struct {
 	last manager.Session
 	hold chan struct{} // where set: decisions wait for it
 	seen []manager.Registration
+	came chan bool // one for each registration
 }
 
 func newFakeCore() *fakeCore {
-	return &fakeCore{events: make(chan string, 1024), links: make(chan manager.AgentLink, 1024)}
+	return &fakeCore{events: make(chan string, 1024), links: make(chan manager.AgentLink, 1024), came: make(chan bool, 1024)}
 }
 
 func (f *fakeCore) Register(r manager.Registration, reply func(manager.Welcome, error)) {
@@ -38,6 +39,7 @@ func (f *fakeCore) Register(r manager.Registration, reply func(manager.Welcome, 
 	session, hold := f.last, f.hold
 	f.seen = append(f.seen, r)
 	f.mu.Unlock()
+	f.came <- true
 	go func() { // the core's own goroutine
 		if hold != nil {
 			<-hold

@@ -21,7 +21,9 @@ type link struct {
 	allowance  *allowance
 	identity   manager.Identity
 	registered chan struct{} // closed when the core has accepted the peer
-	asked      bool          // of the reader goroutine: Register was called
+	joining    chan joinCall // the one call of a peer without a certificate
+	asked      bool          // of the reader goroutine: Register or Join was called
+	expiry     expiry
 
 	mu      sync.Mutex
 	session manager.Session // 0 until accepted
@@ -32,10 +34,11 @@ type link struct {
 var _ manager.AgentLink = (*link)(nil)
 
 // newLink speaks D-Bus on a connection, within ctx, which it closes on an error.
-func newLink(ctx context.Context, p *pending, nc *allowance, identity manager.Identity) (*link, error) {
+func newLink(ctx context.Context, p *pending, nc *allowance) (*link, error) {
 	l := &link{
-		pending: p, core: p.server.core, allowance: nc, identity: identity,
-		registered: make(chan struct{}),
+		pending: p, core: p.server.core, allowance: nc,
+		identity:   manager.Identity{Node: p.proof.Node, Address: p.name},
+		registered: make(chan struct{}), joining: make(chan joinCall, 1),
 	}
 	ready := make(chan struct{})
 	conn, err := peer.Server(ctx, nc, peer.Options{
@@ -62,6 +65,8 @@ func (l *link) closed(err error) {
 	}
 	session, reason := l.session, l.reason
 	l.mu.Unlock()
+	l.pending.server.forget(l)
+	l.expiry.stop()
 	if session != 0 {
 		l.core.Closed(session, reason.Error())
 	}
@@ -108,6 +113,10 @@ func (l *link) handle(m *peer.Message) {
 		l.handleSignal(m)
 		return
 	}
+	if l.anonymous() {
+		l.handleAnonymous(m)
+		return
+	}
 	register := m.Path == wire.InternalPath && m.Interface == wire.InternalManagerInterface && m.Member == wire.MemberRegister
 	switch {
 	case register && !l.asked:
@@ -117,6 +126,8 @@ func (l *link) handle(m *peer.Message) {
 		l.refuse(m, wire.ErrFailed.With("this connection has called Register already"))
 	case !l.isRegistered():
 		l.refuse(m, wire.ErrAccessDenied.With("only Register may be called before it has succeeded, not %q", m.Member))
+	case m.Path == wire.InternalPath && m.Interface == wire.InternalManagerInterface && m.Member == wire.MemberRenew:
+		l.renew(m)
 	default:
 		l.conn.ReplyError(m, peer.UnknownMethod(m))
 	}
@@ -143,6 +154,10 @@ func (l *link) register(m *peer.Message) {
 		l.refuse(m, err)
 		return
 	}
+	if err := l.checkGeneration(); err != nil {
+		l.refuse(m, err)
+		return
+	}
 	m = m.CloneHeader()
 	l.core.Register(r, func(w manager.Welcome, err error) { l.decided(m, r.Node, w, err) })
 }
@@ -164,10 +179,20 @@ func (l *link) decided(m *peer.Message, node string, w manager.Welcome, err erro
 		l.core.Closed(w.Session, reason.Error())
 		return
 	}
+	// Again, since the certificate may have been revoked while the core was deciding: from
+	// here on Server.Recheck finds it.
+	l.pending.server.remember(l)
+	if err := l.checkGeneration(); err != nil {
+		l.core.Closed(w.Session, err.Error())
+		l.refuse(m, err)
+		return
+	}
 	// Nothing of the core can overtake this answer: it sends on the same goroutine.
 	l.conn.Reply(m, l.welcome(w))
 	l.allowance.lifted.Store(true)
 	close(l.registered)
+	l.watchExpiry(l.pending.proof.NotAfter)
+	l.askToRenew()
 }
 
 func (l *link) welcome(w manager.Welcome) wire.Raw {

@@ -284,8 +284,9 @@ func TestDeadBeforeDecided(t *testing.T) {
 	}, 0, func(*peer.Message, error) {})
 	a.CloseWhenSent(errors.New("changed its mind"))
 	<-a.gone
-	s.Close()
+	<-core.came
 	s.links.Wait()
+	s.Close()
 	close(core.hold)
 	core.want(t, "register 1 node1 ", "closed 1 peer closed the connection")
 }

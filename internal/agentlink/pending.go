@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"example.org/ctrl/internal/manager"
 )
 
 // Why a connection that has not registered is ended.
@@ -28,6 +26,8 @@ type pending struct {
 	address  netip.Addr
 	name     string // the address for people
 	ticket   *ticket
+	secured  bool  // it speaks TLS
+	proof    Proof // what TLS has shown
 }
 
 // run takes a connection from accept to Register, or ends it with a line in the log. It
@@ -40,6 +40,8 @@ func (p *pending) run(ctx context.Context) {
 	}
 	select {
 	case <-l.registered:
+	case j := <-l.joining:
+		p.join(ctx, l, j)
 	case <-l.conn.Done():
 		p.complain(l.why())
 	case <-ctx.Done():
@@ -57,16 +59,15 @@ func (p *pending) open(ctx context.Context) (*link, error) {
 	// Whatever waits for the peer on this connection ends with ctx.
 	stop := context.AfterFunc(ctx, func() { p.nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	identity := manager.Identity{Address: p.name}
-	nc, err := p.prove(ctx, &identity)
+	nc, err := p.prove(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newLink(ctx, p, &allowance{Conn: nc}, identity)
+	return newLink(ctx, p, &allowance{Conn: nc})
 }
 
 // prove finds out who the peer is, and returns the connection to speak on.
-func (p *pending) prove(ctx context.Context, identity *manager.Identity) (net.Conn, error) {
+func (p *pending) prove(ctx context.Context) (net.Conn, error) {
 	if _, ok := p.nc.(*net.UnixConn); ok {
 		return p.nc, nil // was looked at before it got its place
 	}
@@ -78,8 +79,9 @@ func (p *pending) prove(ctx context.Context, identity *manager.Identity) (net.Co
 	if p.settings.Secure == nil {
 		return p.nc, p.refuseTLS()
 	}
+	p.secured = true
 	secure, proof, err := p.settings.Secure(ctx, p.nc)
-	identity.Node = proof.Node
+	p.proof = proof
 	return secure, err
 }
 

@@ -33,7 +33,9 @@ type Settings struct {
 	// Secure makes TLS of a TCP connection, within ctx, and says who the peer has proved to
 	// be. It leaves the connection open when it fails. nil: TLS=no.
 	Secure func(ctx context.Context, nc net.Conn) (net.Conn, Proof, error)
-	TCP    sockopt.TCP
+	// Enrolment issues the certificates that Secure accepts; nil: they come from elsewhere.
+	Enrolment Enrolment
+	TCP       sockopt.TCP
 	// User and Group may use a unix socket besides root: a uid, and a gid or NoGroup.
 	User, Group int
 	// Session is what agents are told when they have registered.
@@ -63,6 +65,7 @@ type Server struct {
 	log        *slog.Logger
 	settings   atomic.Pointer[Settings]
 	complaints *complaints
+	guesses    guesses
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -72,11 +75,12 @@ type Server struct {
 	mu        sync.Mutex
 	listeners []net.Listener
 	closed    bool
+	live      map[*link]bool // that have registered
 }
 
 // New makes a server that accepts nothing yet.
 func New(core Core, set Settings, log *slog.Logger) *Server {
-	s := &Server{core: core, log: log, complaints: newComplaints(log)}
+	s := &Server{core: core, log: log, complaints: newComplaints(log), live: make(map[*link]bool)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.settings.Store(&set)
 	return s
