@@ -12,7 +12,8 @@ bindir   = $(DESTDIR)$(PREFIX)/bin
 unitdir  = $(DESTDIR)$(PREFIX)/lib/systemd
 dbusdir  = $(DESTDIR)$(PREFIX)/share/dbus-1
 sharedir = $(DESTDIR)$(PREFIX)/share
-# dbus-daemon reads the policies of its own prefix and of /etc, and no others.
+# dbus-daemon reads the policies of its own prefix and of /etc, and no others; polkit reads
+# actions of its own prefix only.
 ifeq ($(PREFIX),/usr)
 policydir = $(dbusdir)/system.d
 else
@@ -36,8 +37,10 @@ install: build ## Install everything below DESTDIR and PREFIX (default: /usr)
 	sed -i 's|/usr/bin/ctrl-|$(PREFIX)/bin/ctrl-|' $(unitdir)/system/ctrl-*.service $(unitdir)/user/ctrl-*.service
 	install -D -m 0644 units/ctrl.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ctrl.conf
 	install -D -m 0644 -t $(policydir) units/org.example.ctrl1.conf units/org.example.ctrl1.Agent.conf
+	install -D -m 0644 -t $(DESTDIR)/usr/share/polkit-1/actions units/org.example.ctrl1.policy
 	install -D -m 0644 -t $(dbusdir)/interfaces $(foreach x,$(wildcard api/dbus-xml/*.xml),$(if $(findstring .internal.,$x),,$x))
 	install -D -m 0644 -t $(sharedir)/doc/ctrl config/manager.conf config/agent.conf README.md LICENSE
+	install -D -m 0644 -t $(sharedir)/doc/ctrl/examples docs/examples/50-ctrl-ops.rules
 	install -D -m 0644 -t $(sharedir)/man/man5 docs/man/ctrl-manager.conf.5 docs/man/ctrl-agent.conf.5
 	for shell in bash zsh fish; do bin/ctl completion $$shell >bin/completion.$$shell; done
 	install -D -m 0644 bin/completion.bash $(sharedir)/bash-completion/completions/ctl

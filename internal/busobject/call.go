@@ -70,6 +70,9 @@ func (c *Call) checkAnswer(body wire.Raw) error {
 	return nil
 }
 
+// Trusted reports whether the caller may do everything and therefore see secrets too.
+func (c *Call) Trusted() bool { return c.server.authorizer.Trusted(c.conn, c.Sender) }
+
 func (c *Call) caller() caller { return caller{c.conn, c.Sender} }
 
 func (c *Call) interactive() bool { return c.msg.AllowInteraction() }

@@ -49,17 +49,20 @@ type Method struct {
 	// the caller may call. It must not block, except to post to a core, and leads to one
 	// Reply, ReplyBody or Fail of the call, from any goroutine.
 	Serve func(*Call)
-	// About says what the call is about, for the check of the caller's right; nil: nothing in
-	// particular. Find is the same where that has to be looked up elsewhere first: its done is
-	// called once, from any goroutine.
+	// About says what the call is about, for the check of the caller's right, as far as the
+	// call itself says so; nil: nothing in particular. Find says it where something has to be
+	// looked up elsewhere first, on the server's goroutine: its done is called once, from any
+	// goroutine. It is asked only for callers whose rights depend on it.
 	About func(*Call) (About, error)
 	Find  func(c *Call, done func(About, error))
 }
 
 // About is what a right can depend on.
 type About struct {
-	Node string
-	// Units are the units that the call names; all must be allowed.
+	Node string // "" for the whole fleet
+	// Nodes are the nodes of a call that names several, instead of Node; all must be allowed.
+	Nodes []string
+	// Units are the units that the call names; all must be allowed, on all nodes.
 	Units []string
 }
 

@@ -188,7 +188,10 @@ func (s *Server) finish(conn *peer.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	queued := make(chan struct{})
-	s.loop.Defer(func() { close(queued) })
+	s.loop.Defer(func() {
+		s.authorizer.Left(conn, "") // nobody is asked for a password any more
+		close(queued)
+	})
 	select {
 	case <-queued:
 	case <-ctx.Done():

@@ -12,6 +12,10 @@ type Request struct {
 	Action string     // one of wire's actions
 	Verb   string     // ctl's word for what is to be done
 	About
+	// Find completes About where that has to be looked up elsewhere first; nil: About is
+	// complete. It is for who needs to know, and may be called from any goroutine. done is
+	// called at most once, from any goroutine; never where the server ends meanwhile.
+	Find func(done func(About, error))
 	// Interactive: the caller agreed to be asked for a password, which may take minutes.
 	Interactive bool
 }
@@ -25,6 +29,9 @@ type Authorizer interface {
 	// Left says that a caller has left the bus, or that the bus itself is gone where sender is
 	// "": what is kept about it can be dropped, and checks under way need no answer any more.
 	Left(conn *peer.Conn, sender string)
+	// Trusted reports whether a caller may do everything and therefore see secrets too. It is
+	// no for who has not called yet.
+	Trusted(conn *peer.Conn, sender string) bool
 }
 
 // MaxCallsPerCaller is how many calls of one caller may wait for the check of its rights.
@@ -138,30 +145,17 @@ func (s *Server) check(c *Call, done func(error)) (decided bool, err error) {
 	if c.spec.Action == "" {
 		return true, nil // of a standard interface: for everyone
 	}
-	later := func(err error) { s.loop.Defer(func() { done(err) }) }
-	if c.method.Find != nil {
-		c.method.Find(c, func(about About, err error) {
-			s.loop.Defer(func() { s.found(c, about, err, done, later) })
-		})
-		return false, nil
-	}
 	var about About
 	if c.method.About != nil {
 		if about, err = c.method.About(c); err != nil {
 			return true, err
 		}
 	}
-	return s.authorizer.Check(c.request(about), later)
-}
-
-func (s *Server) found(c *Call, about About, err error, done, later func(error)) {
-	if err == nil {
-		var decided bool
-		if decided, err = s.authorizer.Check(c.request(about), later); !decided {
-			return
-		}
+	r := c.request(about)
+	if find := c.method.Find; find != nil {
+		r.Find = func(found func(About, error)) { s.loop.Defer(func() { find(c, found) }) }
 	}
-	done(err)
+	return s.authorizer.Check(r, func(err error) { s.loop.Defer(func() { done(err) }) })
 }
 
 // left drops what waits for a caller that has left the bus; all callers of conn for "".

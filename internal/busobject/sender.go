@@ -36,6 +36,9 @@ func (s Sender) Signal(t Target, iface *Interface, signal string, args wire.Raw)
 // pingLimit is as good as none: a client that is stopped may go on after days.
 const pingLimit = 365 * 24 * time.Hour
 
+// Trusted is Authorizer's, for a client of this bus.
+func (s Sender) Trusted(to string) bool { return s.server.authorizer.Trusted(s.conn, to) }
+
 // Ping asks a client for a sign of life, which says that it has read all that was sent to it
 // before. Libraries answer by themselves while a program reads its messages. done is called
 // once, on the server's goroutine, unless the server has ended: with nil also for an error

@@ -173,6 +173,7 @@ type allowAll struct{}
 
 func (allowAll) Check(Request, func(error)) (bool, error) { return true, nil }
 func (allowAll) Left(*peer.Conn, string)                  {}
+func (allowAll) Trusted(*peer.Conn, string) bool          { return true }
 
 // asker hands every question about a change to the test.
 type asker struct {
@@ -197,4 +198,5 @@ func (a *asker) Check(r Request, done func(error)) (bool, error) {
 	return false, nil
 }
 
-func (a *asker) Left(_ *peer.Conn, name string) { a.left <- name }
+func (a *asker) Left(_ *peer.Conn, name string)  { a.left <- name }
+func (a *asker) Trusted(*peer.Conn, string) bool { return false }

@@ -61,6 +61,19 @@ func busDaemon() target {
 	return target{wire.DBusName, dbus.ObjectPath(wire.DBusPath), wire.DBusInterface}
 }
 
+// message is a call that allows to ask the user for a password; godbus's own calls leave
+// that flag out.
+func (t target) message(member string, args []any) *dbus.Message {
+	headers := map[dbus.HeaderField]dbus.Variant{
+		dbus.FieldPath: dbus.MakeVariant(t.path), dbus.FieldDestination: dbus.MakeVariant(t.dest),
+		dbus.FieldInterface: dbus.MakeVariant(t.iface), dbus.FieldMember: dbus.MakeVariant(member),
+	}
+	if len(args) > 0 {
+		headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(args...))
+	}
+	return &dbus.Message{Type: dbus.TypeMethodCall, Flags: dbus.FlagAllowInteractiveAuthorization, Headers: headers, Body: args}
+}
+
 func (t target) properties() target {
 	t.iface = wire.PropertiesInterface
 	return t
@@ -89,7 +102,7 @@ func (c *Client) call(ctx context.Context, limit time.Duration, t target, member
 		return nil, c.failure(ctx, limit, t.dest, limited.Err())
 	}
 	done := make(chan *dbus.Call, 1)
-	c.conn.Object(t.dest, t.path).GoWithContext(limited, t.iface+"."+member, dbus.FlagAllowInteractiveAuthorization, done, args...)
+	c.conn.SendWithContext(limited, t.message(member, args), done)
 	call := <-done
 	if call.Err != nil {
 		return nil, c.failure(ctx, limit, t.dest, call.Err)

@@ -11,8 +11,8 @@ const monitorsPath = wire.RootPath + "/monitor"
 
 func (b *Bus) monitorClass() *busobject.Class {
 	b.monitorIface = busobject.NewInterface(wire.MonitorInterface, map[string]busobject.Method{
-		"Subscribe":     {Serve: b.subscribe},
-		"SubscribeList": {Serve: b.subscribeList},
+		"Subscribe":     {Serve: b.subscribe, About: aboutNamed},
+		"SubscribeList": {Serve: b.subscribeList, About: aboutNamed},
 		"Unsubscribe":   {Serve: b.unsubscribe},
 		"AddPeer":       {Serve: b.addPeer},
 		"RemovePeer":    {Serve: b.removePeer},

@@ -13,7 +13,10 @@ func (b *Bus) nodeClass() *busobject.Class {
 	methods := make(map[string]busobject.Method)
 	for i := range wire.NodeMethods {
 		m := &wire.NodeMethods[i]
-		methods[m.Name] = busobject.Method{Serve: b.nodeMethod(m), About: aboutUnit(m)}
+		methods[m.Name] = busobject.Method{Serve: b.nodeMethod(m), About: aboutUnits(m)}
+		if namesUnits(m) {
+			methods[m.Name] = busobject.Method{Serve: b.nodeMethod(m), About: aboutUnits(m), Find: b.findUnits(m)}
+		}
 	}
 	b.nodeIface = busobject.NewInterface(wire.NodeInterface, methods, map[string]busobject.Getter{
 		"Name":                       busobject.Property(func(n manager.NodeInfo) any { return n.Name }),
@@ -51,7 +54,7 @@ func (b *Bus) nodeMethod(m *wire.NodeMethod) func(*busobject.Call) {
 				c.Fail(gone(c, err, wire.ErrNoSuchNode))
 				return
 			}
-			c.ReplyBody(body)
+			b.pass(c, m, body)
 		})
 	}
 }
@@ -87,25 +90,4 @@ func jobRequest(c *busobject.Call, m *wire.NodeMethod) (manager.JobRequest, erro
 		args, req.Verb, req.Transient = head, wire.Start, &rest
 	}
 	return req, peer.Decode(args, &req.Unit, &req.Mode)
-}
-
-// aboutUnit says which units on which node a call names: its first argument, where that is
-// a unit or a list of unit files.
-func aboutUnit(m *wire.NodeMethod) func(*busobject.Call) (busobject.About, error) {
-	return func(c *busobject.Call) (about busobject.About, err error) {
-		about.Node, _ = wire.ParseNodePath(c.Path)
-		lists := m.Kind == wire.ChangeMethod && len(m.In) > 1 && m.In[:2] == "as"
-		if !m.UnitArg && !lists {
-			return about, nil
-		}
-		first, _, err := peer.SplitBody(c.Args, 1)
-		if err != nil {
-			return about, err
-		}
-		if lists {
-			return about, peer.Decode(first, &about.Units)
-		}
-		about.Units = make([]string, 1)
-		return about, peer.Decode(first, &about.Units[0])
-	}
 }

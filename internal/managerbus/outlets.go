@@ -48,6 +48,7 @@ type outlets struct {
 type sender interface {
 	Signal(t busobject.Target, iface *busobject.Interface, signal string, args wire.Raw)
 	Ping(to string, done func(error))
+	Trusted(to string) bool
 	Dropped(iface *busobject.Interface, signal string, err error)
 }
 
@@ -102,7 +103,7 @@ func (o *outlets) flush(out *outlet) {
 		if !ok {
 			break
 		}
-		args, err := i.signal.encode()
+		args, err := i.signal.encode(func() bool { return o.sender.Trusted(out.name) })
 		if err != nil {
 			o.sender.Dropped(o.iface, i.signal.name(), err)
 			continue

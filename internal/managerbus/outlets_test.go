@@ -37,6 +37,8 @@ func (l *fakeLine) Signal(t busobject.Target, _ *busobject.Interface, signal str
 	l.got[t.To] = append(l.got[t.To], fmt.Sprint(t.Path, " ", signal, all))
 }
 
+func (l *fakeLine) Trusted(string) bool { return true }
+
 func (l *fakeLine) Ping(to string, done func(error)) {
 	l.asked = append(l.asked, to)
 	l.waiting++

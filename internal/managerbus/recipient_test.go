@@ -45,7 +45,7 @@ func text(t *testing.T, s *signal) string {
 	case manager.UnitStateChanged:
 		return "state " + e.Unit + " " + e.Active
 	case manager.UnitPropertiesChanged:
-		body, err := s.encode()
+		body, err := s.encode(func() bool { return true })
 		var node, unit, iface string
 		var all map[string]string
 		var values map[string]wire.Value

@@ -19,11 +19,11 @@ func (b *Bus) managerClass() *busobject.Class {
 	b.managerIface = busobject.NewInterface(wire.ManagerInterface, map[string]busobject.Method{
 		"ListUnits":         {Serve: b.listAll("ListUnits")},
 		"ListUnitFiles":     {Serve: b.listAll("ListUnitFiles")},
-		"ListUnitsFiltered": {Serve: b.listFiltered},
+		"ListUnitsFiltered": {Serve: b.listFiltered, About: aboutNodes},
 		"ListNodes":         {Serve: b.listNodes},
-		"GetNode":           {Serve: b.getNode},
+		"GetNode":           {Serve: b.getNode, About: aboutNamed},
 		"ListJobs":          {Serve: b.listJobs},
-		"GetJob":            {Serve: b.getJob},
+		"GetJob":            {Serve: b.getJob, Find: b.findJob},
 		"CancelJob":         {Serve: b.cancelJob, Find: b.findJob},
 		"CreateMonitor":     {Serve: b.createMonitor},
 		"EnableMetrics":     {Serve: b.setMetrics(true)},
@@ -129,7 +129,11 @@ func (b *Bus) findJob(c *busobject.Call, done func(busobject.About, error)) {
 
 func (b *Bus) aboutJob(id uint32, done func(busobject.About, error)) {
 	b.core.Job(id, func(j manager.JobInfo, err error) {
-		done(busobject.About{Node: j.Node, Units: []string{j.Unit}}, err)
+		if err != nil {
+			done(busobject.About{}, err)
+			return
+		}
+		b.findIDs(j.Node, []string{j.Unit}, func(ids []string, err error) { done(busobject.About{Node: j.Node, Units: ids}, err) })
 	})
 }
 

@@ -7,16 +7,22 @@ import (
 )
 
 // signal is an event as a signal of the Monitor interface. All recipients share it: it is
-// encoded once, when the first of them is sent it. Of the server's goroutine.
+// encoded once, when the first of them is sent it, and once more for those that may not see
+// secrets. Of the server's goroutine.
 type signal struct {
 	event manager.UnitEvent
 	// properties are what the event's body holds, where that was opened or was never made.
 	properties map[string]wire.Value
 	own        int // bytes of properties that have no body
 
-	encoded bool
-	body    wire.Raw
-	err     error
+	full, shown encoding // for those that may see secrets, and for all others
+}
+
+// encoding is what is sent, or why nothing can be.
+type encoding struct {
+	done bool
+	body wire.Raw
+	err  error
 }
 
 // headerBytes is about what a signal takes beside its text.
@@ -32,16 +38,21 @@ func (s *signal) name() string {
 	return [...]string{"UnitNew", "UnitRemoved", "UnitStateChanged", "UnitPropertiesChanged"}[s.event.Kind]
 }
 
-// encode gives the arguments.
-func (s *signal) encode() (wire.Raw, error) {
-	if !s.encoded {
-		s.encoded = true
-		s.body, s.err = s.arguments()
+// encode gives the arguments for a recipient that is trusted to see secrets or not, which is
+// asked only where there can be some.
+func (s *signal) encode(trusted func() bool) (wire.Raw, error) {
+	e, conceal := &s.full, false
+	if s.event.Kind == manager.UnitPropertiesChanged && !trusted() {
+		e, conceal = &s.shown, true
 	}
-	return s.body, s.err
+	if !e.done {
+		e.done = true
+		e.body, e.err = s.arguments(conceal)
+	}
+	return e.body, e.err
 }
 
-func (s *signal) arguments() (wire.Raw, error) {
+func (s *signal) arguments(conceal bool) (wire.Raw, error) {
 	e := &s.event
 	switch e.Kind {
 	case manager.UnitNew, manager.UnitRemoved:
@@ -49,14 +60,18 @@ func (s *signal) arguments() (wire.Raw, error) {
 	case manager.UnitStateChanged:
 		return peer.Encode(e.Node, e.Unit, e.Active, e.Sub, e.Reason)
 	}
-	if e.Properties.Sig == "" {
-		return peer.Encode(e.Node, e.Unit, e.Interface, s.properties)
-	}
 	head, err := peer.Encode(e.Node, e.Unit, e.Interface)
-	if err != nil {
-		return head, err
+	properties := e.Properties
+	if err == nil && properties.Sig == "" {
+		properties, err = peer.Encode(s.properties)
 	}
-	return peer.JoinBody(head, e.Properties)
+	if err == nil && conceal {
+		properties, err = hideAll(properties)
+	}
+	if err != nil {
+		return wire.Raw{}, err
+	}
+	return peer.JoinBody(head, properties)
 }
 
 // open gives the properties of an event.

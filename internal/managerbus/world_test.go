@@ -83,7 +83,7 @@ func (c *fakeCore) addJob(req manager.JobRequest, reply func(uint32, error)) {
 func (c *fakeCore) endJob(id uint32, reply func(error)) {
 	j, ok := c.jobs[id]
 	if !ok {
-		reply(wire.ErrNoSuchJob.With("there is no job %d", id))
+		reply(wire.ErrNoSuchJob.With("there is no job %d; it may have ended", id))
 		return
 	}
 	delete(c.jobs, id)

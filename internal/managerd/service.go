@@ -10,6 +10,7 @@ import (
 
 	"example.org/ctrl/internal/agentlink"
 	"example.org/ctrl/internal/authz"
+	"example.org/ctrl/internal/busobject"
 	"example.org/ctrl/internal/config"
 	"example.org/ctrl/internal/daemon"
 	"example.org/ctrl/internal/logging"
@@ -27,6 +28,7 @@ type service struct {
 	log    *slog.Logger
 	cfg    *config.Manager // what is in effect
 	store  *pki.Store      // nil without TLS
+	polkit *authz.Polkit   // nil on a user's bus
 	core   *manager.Manager
 	bus    *managerbus.Bus
 	agents *agentlink.Server
@@ -58,7 +60,7 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 		return err
 	}
 	s.bus = managerbus.New(managerbus.Options{
-		Address: address, Authorizer: authorizer(s.env.Options.User), Daemon: s, Version: version.Short(), Log: s.log,
+		Address: address, Authorizer: s.authorizer(), Daemon: s, Version: version.Short(), Log: s.log,
 	})
 	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
 	s.core = manager.New(coreConfig(s.cfg), events, s.log)
@@ -96,12 +98,13 @@ func busAddress(user bool) (string, error) {
 	return peer.SystemBusAddress(), nil
 }
 
-// authorizer lets root do everything and, on a user's bus, that user.
-func authorizer(user bool) *authz.ByUID {
-	if user {
+// authorizer leaves callers to polkit; on a user's bus that user may do everything.
+func (s *service) authorizer() busobject.Authorizer {
+	if s.env.Options.User {
 		return authz.NewByUID(0, uint32(os.Getuid()))
 	}
-	return authz.NewByUID(0)
+	s.polkit = authz.NewPolkit(s.log)
+	return s.polkit
 }
 
 func describe(l net.Listener) string {
@@ -180,6 +183,9 @@ func (s *service) Stop(ctx context.Context) {
 	s.running.End(ctx)
 	s.agents.Drain(ctx)
 	s.onBus.End(ctx)
+	if s.polkit != nil {
+		s.polkit.Wait()
+	}
 	s.status.End(ctx)
 }
 

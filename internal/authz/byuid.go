@@ -1,4 +1,5 @@
-// Package authz decides whether a caller on the bus may call a method.
+// Package authz decides whether a caller on the bus may call a method: by its uid alone, or
+// by asking polkit.
 package authz
 
 import (
@@ -23,7 +24,7 @@ type ByUID struct {
 	// The bus answers on its connection's goroutine, questions come on the server's.
 	mu      sync.Mutex
 	known   map[caller]uint32
-	waiting map[caller][]question
+	waiting map[caller][]waiter
 }
 
 // caller is a unique name, which means something on its own bus only and is never used
@@ -33,7 +34,7 @@ type caller struct {
 	name string
 }
 
-type question struct {
+type waiter struct {
 	request busobject.Request
 	done    func(error)
 }
@@ -41,7 +42,7 @@ type question struct {
 // NewByUID allows these users: uid 0, and on a user bus the daemon's own.
 func NewByUID(allowed ...uint32) *ByUID {
 	return &ByUID{
-		allowed: slices.Clone(allowed), known: make(map[caller]uint32), waiting: make(map[caller][]question),
+		allowed: slices.Clone(allowed), known: make(map[caller]uint32), waiting: make(map[caller][]waiter),
 	}
 }
 
@@ -55,7 +56,7 @@ func (b *ByUID) Check(r busobject.Request, done func(error)) (decided bool, err 
 		b.mu.Unlock()
 		return true, b.judge(r, uid)
 	}
-	b.waiting[who] = append(b.waiting[who], question{r, done})
+	b.waiting[who] = append(b.waiting[who], waiter{r, done})
 	first := len(b.waiting[who]) == 1
 	b.mu.Unlock()
 	if first {
@@ -70,10 +71,7 @@ func (b *ByUID) lookUp(who caller) {
 		b.found(who, 0, err)
 		return
 	}
-	who.conn.Go(peer.Call{
-		Destination: wire.DBusName, Path: wire.DBusPath, Interface: wire.DBusInterface,
-		Member: "GetConnectionUnixUser", Body: args,
-	}, lookupTimeout, func(m *peer.Message, err error) {
+	who.conn.Go(userOf(args), lookupTimeout, func(m *peer.Message, err error) {
 		var uid uint32
 		if err == nil {
 			err = peer.Decode(m.Body, &uid)
@@ -93,8 +91,7 @@ func (b *ByUID) found(who caller, uid uint32, err error) {
 	b.mu.Unlock()
 	for _, q := range waiting {
 		if err != nil {
-			q.done(wire.ErrAccessDenied.With("the bus does not say who %s is, so it may not %s (%s): %v",
-				who.name, q.request.Verb, q.request.Action, err))
+			q.done(unknownCaller(q.request, err))
 			continue
 		}
 		q.done(b.judge(q.request, uid))
@@ -114,6 +111,14 @@ func (b *ByUID) holders() string {
 		names = append(names, fmt.Sprintf("uid %d", uid))
 	}
 	return "only " + strings.Join(names, " or ")
+}
+
+// Trusted implements busobject.Authorizer.
+func (b *ByUID) Trusted(conn *peer.Conn, sender string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	uid, known := b.known[caller{conn, sender}]
+	return known && slices.Contains(b.allowed, uid)
 }
 
 // Left implements busobject.Authorizer.
