@@ -36,8 +36,8 @@ func check(c *config.Manager, _ *daemon.Env, thorough bool) error {
 	if _, err := groupID(c.SocketGroup); err != nil {
 		return err
 	}
-	if !c.TLS || !c.UseTCP {
-		return nil
+	if !c.TLS || !c.UseTCP || !ownFiles(c) {
+		return nil // what the manager makes for itself is looked at when it starts
 	}
 	store, err := pki.Open(pkiConfig(c), slog.New(slog.DiscardHandler))
 	if err != nil {

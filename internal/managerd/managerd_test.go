@@ -79,8 +79,8 @@ func TestEffective(t *testing.T) {
 }
 
 func TestCoreConfig(t *testing.T) {
-	c := coreConfig(load(t, changed+"[node node2]\nAllowed=yes\nOptional=yes\n"))
-	if fmt.Sprint(c.Nodes) != "[{node1 false []} {node2 true []}]" || c.HeartbeatInterval != time.Second ||
+	c := coreConfig(load(t, changed+"[node node2]\nAllowed=yes\nOptional=yes\n[node node4]\nOptional=yes\n"), []string{"node4", "node1", "node3"})
+	if fmt.Sprint(c.Nodes) != "[{node1 false []} {node2 true []} {node3 false []} {node4 true []}]" || c.HeartbeatInterval != time.Second ||
 		c.HeartbeatThreshold != 5*time.Second || c.CallTimeout != 7*time.Second || c.QueryTimeout != 3*time.Second {
 		t.Errorf("got %+v", c)
 	}
@@ -176,6 +176,7 @@ func TestCheck(t *testing.T) {
 		"expired":       {lines(expired), "", "expired at"},
 		"a node's":      {lines(pkitest.NodeLeaf("node1")), "cannot be a manager's", "cannot be a manager's"},
 		"no such group": {"SocketGroup=no-such-group\nTLS=no\n", "SocketGroup=no-such-group", "SocketGroup=no-such-group"},
+		"own authority": {"", "", ""},
 		"no files":      {"CertFile=/nonexistent\nKeyFile=/nonexistent\nCAFile=/nonexistent\n", "does not exist", "does not exist"},
 		"no TCP":        {"CertFile=/nonexistent\nKeyFile=/nonexistent\nCAFile=/nonexistent\nUseTCP=no\n", "", ""},
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 
 	"example.org/ctrl/internal/agentlink"
 	"example.org/ctrl/internal/authz"
@@ -18,6 +19,7 @@ import (
 	"example.org/ctrl/internal/managerbus"
 	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/pki"
+	"example.org/ctrl/internal/pki/authority"
 	"example.org/ctrl/internal/version"
 	"example.org/ctrl/internal/wire"
 )
@@ -26,14 +28,18 @@ import (
 type service struct {
 	env    *daemon.Env
 	log    *slog.Logger
-	cfg    *config.Manager // what is in effect
-	store  *pki.Store      // nil without TLS
-	polkit *authz.Polkit   // nil on a user's bus
+	store  *pki.Store    // nil without TLS
+	polkit *authz.Polkit // nil on a user's bus
 	core   *manager.Manager
 	bus    *managerbus.Bus
 	agents *agentlink.Server
 
-	running, onBus, status *daemon.Component
+	authority *authority.Authority // nil where certificates come from elsewhere
+
+	mu  sync.Mutex      // held while the core is given a configuration
+	cfg *config.Manager // what is in effect; changed by Reload only
+
+	running, onBus, status, renewing *daemon.Component
 }
 
 // start brings everything up in an order in which nothing is offered before it works: the
@@ -46,6 +52,9 @@ func start(ctx context.Context, c *config.Manager, e *daemon.Env) (*service, err
 	}
 	if err := s.bringUp(ctx, sockets); err != nil {
 		sockets.close()
+		if s.authority != nil {
+			s.authority.Close()
+		}
 		return nil, err
 	}
 	return s, nil
@@ -63,7 +72,7 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 		Address: address, Authorizer: s.authorizer(), Daemon: s, Version: version.Short(), Log: s.log,
 	})
 	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
-	s.core = manager.New(coreConfig(s.cfg), events, s.log)
+	s.core = manager.New(coreConfig(s.cfg, s.added()), events, s.log)
 	s.agents = agentlink.New(paced{s.core, s.bus}, s.linkSettings(), s.log)
 	if err := s.bus.Connect(ctx, s.core); err != nil {
 		return err
@@ -73,22 +82,11 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 		s.log.Info("waiting for agents", logging.KeyAddress, describe(l))
 		s.agents.Serve(l)
 	}
+	if s.authority != nil {
+		s.renewing = daemon.Go(s.authority.Run)
+	}
 	s.status = daemon.Go(func(ctx context.Context) { s.keepStatus(ctx, events.changed) })
 	return nil
-}
-
-// secure opens the certificates where a socket needs them.
-func (s *service) secure(sockets *sockets) error {
-	if !sockets.overTCP() {
-		return nil
-	}
-	if !s.cfg.TLS {
-		s.log.Warn("TLS=no: whoever reaches the port can register as any node that is away")
-		return nil
-	}
-	var err error
-	s.store, err = pki.Open(pkiConfig(s.cfg), s.log)
-	return err
 }
 
 func busAddress(user bool) (string, error) {
@@ -112,17 +110,6 @@ func describe(l net.Listener) string {
 	return a.Network() + " " + a.String()
 }
 
-func coreConfig(c *config.Manager) manager.Config {
-	out := manager.Config{
-		HeartbeatInterval: c.HeartbeatInterval, HeartbeatThreshold: c.NodeHeartbeatThreshold,
-		CallTimeout: c.CallTimeout, QueryTimeout: c.QueryTimeout,
-	}
-	for _, n := range c.Nodes {
-		out.Nodes = append(out.Nodes, manager.NodeConfig{Name: n.Name, Optional: n.Optional})
-	}
-	return out
-}
-
 func (s *service) linkSettings() agentlink.Settings {
 	set := agentlink.Settings{
 		TCP:   daemon.TCP(&s.cfg.Common, s.cfg.NodeHeartbeatThreshold),
@@ -131,6 +118,9 @@ func (s *service) linkSettings() agentlink.Settings {
 	}
 	if s.store != nil {
 		set.Secure = s.accept
+	}
+	if s.authority != nil {
+		set.Enrolment = enrolment{s.authority}
 	}
 	if group, err := groupID(s.cfg.SocketGroup); err == nil { // it was checked before
 		set.Group = group
@@ -148,17 +138,15 @@ func (s *service) accept(ctx context.Context, nc net.Conn) (net.Conn, agentlink.
 func (s *service) Reload(next *config.Manager) {
 	applied, restart := s.cfg.Changed(next)
 	daemon.SayRestart(s.log, restart)
-	if s.store != nil {
-		if err := s.store.Reconfigure(pkiConfig(next)); err != nil {
-			s.log.Error("certificate files cannot be used; the ones before stay in use", "err", err)
-		}
-	}
+	s.reloadFiles(next)
 	level := s.cfg.LogLevel
+	s.mu.Lock()
 	s.cfg = effective(s.cfg, next)
+	s.core.Reconfigure(coreConfig(s.cfg, s.added()))
+	s.mu.Unlock()
 	if s.cfg.LogLevel != level {
 		s.SetLogLevel(s.cfg.LogLevel)
 	}
-	s.core.Reconfigure(coreConfig(s.cfg))
 	s.agents.Apply(s.linkSettings())
 	s.log.Info("configuration was read again", "applied", strings.Join(applied, " "))
 }
@@ -187,6 +175,10 @@ func (s *service) Stop(ctx context.Context) {
 		s.polkit.Wait()
 	}
 	s.status.End(ctx)
+	if s.authority != nil {
+		s.renewing.End(ctx)
+		s.authority.Close()
+	}
 }
 
 // LogLevel implements managerbus.Daemon.
