@@ -16,6 +16,7 @@ import (
 type screen struct {
 	terminal bool
 	width    int // cells; 0 where it is no terminal
+	height   int // lines; 0 where nobody knows
 	color    bool
 }
 
@@ -34,7 +35,7 @@ func (a *app) screenOf(w io.Writer) screen {
 	if a.opt.color == "auto" {
 		s.color = a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"
 	}
-	s.width, _, _ = term.GetSize(int(f.Fd())) // 0 where the terminal does not know
+	s.width, s.height, _ = term.GetSize(int(f.Fd())) // 0 where the terminal does not know
 	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
 		s.width = n
 	}

@@ -16,6 +16,7 @@ import (
 
 func statusCommand(a *app) *cobra.Command {
 	var f nodeFlags
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE [UNIT…]]",
 		Short: "Show the state of the fleet, of nodes, or of units",
@@ -24,40 +25,68 @@ the units stands for the units that are loaded there.
 
 The exit code is 0 where all is well: the fleet is up, the node online, the unit active. It is 3 where
 the fleet is not up or a unit is not active, 4 where there is no such unit or node, 6 where a node
-is offline.`,
-		Example: "  ctl status\n  ctl status node1\n  ctl status node1 foo.service bar.timer",
+is offline.
+
+With --watch it is shown again whenever it changes, until Ctrl-C: on a terminal in the place of what was
+there, else below it, and with -o json only what has changed, one object a line.`,
+		Example: "  ctl status\n  ctl status node1\n  ctl status node1 foo.service bar.timer\n  ctl status --watch node1 foo",
 		GroupID: groupFleet,
 	}
 	f.add(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes")
 	cmd.ValidArgsFunction = a.completeUnits
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && !f.allNodes {
-			return a.fleetStatus()
+		s := scene{draw: a.fleetPicture}
+		if len(args) > 0 || f.allNodes {
+			pattern, units, err := f.split(cmd, args)
+			if err != nil {
+				return err
+			}
+			if s, err = a.statusScene(pattern, units); err != nil {
+				return err
+			}
 		}
-		pattern, units, err := f.split(cmd, args)
+		if watch {
+			return a.watchStatus(s)
+		}
+		p, err := s.draw()
 		if err != nil {
 			return err
 		}
-		if len(units) == 0 {
-			return a.nodeStatus(pattern)
-		}
-		return a.unitStatus(pattern, units)
+		a.page()
+		return join(append([]error{p.write()}, p.errs...))
 	}
 	return cmd
 }
 
-func (a *app) fleetStatus() error {
+// statusScene is what status shows of nodes, or of units on nodes.
+func (a *app) statusScene(pattern string, typed []string) (scene, error) {
+	patterns, err := nodePatterns(pattern)
+	if err != nil {
+		return scene{}, err
+	}
+	if len(typed) == 0 {
+		return scene{draw: func() (picture, error) { return a.nodePicture(pattern) }, nodes: patterns, units: []string{"*"}}, nil
+	}
+	units, err := a.unitNames(typed)
+	if err != nil {
+		return scene{}, err
+	}
+	return scene{draw: func() (picture, error) { return a.unitPicture(pattern, units) }, nodes: patterns, units: units}, nil
+}
+
+func (a *app) fleetPicture() (picture, error) {
 	c, err := a.client()
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	info, err := c.Info(a.ctx)
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	fleet, err := c.Fleet(a.ctx)
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	rows := []nodeRow{}
 	online := 0
@@ -67,12 +96,26 @@ func (a *app) fleetStatus() error {
 			online++
 		}
 	}
+	p := picture{write: func() error { return a.showFleet(info, online, rows, len(fleet.Jobs)) }}
+	for _, r := range rows {
+		same := r
+		same.LastSeen = render.Moment{}
+		p.add(r.Node, same, r)
+	}
+	p.state += fmt.Sprint(info.Status, len(fleet.Jobs))
+	if info.Status != wire.StatusUp {
+		p.errs = append(p.errs, exit(exitNotActive))
+	}
+	return p, nil
+}
+
+func (a *app) showFleet(info client.Info, online int, rows []nodeRow, jobs int) error {
 	if a.opt.format == render.Table {
 		d := a.details()
 		d.head(fleetMark(info.Status), "fleet")
 		d.line("Status", "%s, %d of %s online", a.options().Paint(fleetStyle(info.Status), info.Status), online, count(len(rows), "node"))
 		d.line("Manager", "%s", render.Clean(info.Version))
-		d.line("Jobs", "%d", len(fleet.Jobs))
+		d.line("Jobs", "%d", jobs)
 		if err := d.flush(); err != nil {
 			return err
 		}
@@ -81,12 +124,7 @@ func (a *app) fleetStatus() error {
 		}
 	}
 	if len(rows) > 0 || a.opt.format != render.Table {
-		if err := render.Write(a.out, rows, a.options()); err != nil {
-			return err
-		}
-	}
-	if info.Status != wire.StatusUp {
-		return exit(exitNotActive)
+		return render.Write(a.out, rows, a.options())
 	}
 	return nil
 }
@@ -128,39 +166,39 @@ type nodeStatusRow struct {
 	Jobs         uint32    `col:"JOBS"`
 }
 
-func (a *app) nodeStatus(pattern string) error {
+func (a *app) nodePicture(pattern string) (picture, error) {
 	c, err := a.client()
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	fleet, err := c.Fleet(a.ctx)
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	nodes, err := pickNodes(fleet, []string{pattern})
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	rows := make([]nodeStatusRow, len(nodes))
 	errs := make([]error, len(nodes))
 	each(nodes, maxNodesAtOnce, func(i int, n client.Node) {
 		rows[i], errs[i] = a.nodeStatusOf(c, &n, fleet.Jobs)
 	})
-	a.page()
-	if a.opt.format != render.Table {
-		err = render.Write(a.out, rows, a.options())
-	} else {
-		err = a.showNodes(rows)
-	}
-	if err != nil {
-		return err
-	}
-	for i := range nodes {
+	p := picture{errs: errs, write: func() error {
+		if a.opt.format != render.Table {
+			return render.Write(a.out, rows, a.options())
+		}
+		return a.showNodes(rows)
+	}}
+	for i, r := range rows {
+		same := r
+		same.LastSeen = time.Time{}
+		p.add(r.Node, same, r)
 		if n := &nodes[i]; !n.Online() && (!n.Optional || pattern == n.Name) {
-			errs = append(errs, exit(exitOffline))
+			p.errs = append(p.errs, exit(exitOffline))
 		}
 	}
-	return join(errs)
+	return p, nil
 }
 
 func (a *app) nodeStatusOf(c *client.Client, n *client.Node, jobs []wire.JobRow) (nodeStatusRow, error) {

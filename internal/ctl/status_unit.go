@@ -37,18 +37,14 @@ type unitStatusRow struct {
 	err       error
 }
 
-func (a *app) unitStatus(pattern string, typed []string) error {
-	units, err := a.unitNames(typed)
-	if err != nil {
-		return err
-	}
+func (a *app) unitPicture(pattern string, units []string) (picture, error) {
 	nodes, err := a.nodes(a.ctx, pattern)
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	c, err := a.client()
 	if err != nil {
-		return err
+		return picture{}, err
 	}
 	var mu sync.Mutex
 	unmatched := make(map[string]int)
@@ -68,12 +64,14 @@ func (a *app) unitStatus(pattern string, typed []string) error {
 		perNode[i] = make([]unitStatusRow, len(found))
 		each(found, 8, func(j int, unit string) { perNode[i][j] = a.unitStatusOf(c, node, unit) })
 	})
-	errs = append(errs, noMatches(nodes, unmatched)...)
-	shown, err := a.showUnits(perNode)
-	if err != nil {
-		return err
+	rows, more := found(perNode)
+	p := picture{errs: append(append(errs, noMatches(nodes, unmatched)...), more...), write: func() error { return a.showUnits(rows) }}
+	for _, r := range rows {
+		same := r
+		same.Memory, same.CPU, same.Tasks = 0, 0, 0
+		p.add(r.Node+" "+r.Unit, same, r)
 	}
-	return join(append(errs, shown...))
+	return p, nil
 }
 
 func (a *app) unitStatusOf(c *client.Client, node, unit string) unitStatusRow {
@@ -120,10 +118,8 @@ func stateSince(p props) time.Time {
 	return client.Moment(p.number(name))
 }
 
-// showUnits writes what was found and returns what the exit code is made of.
-func (a *app) showUnits(perNode [][]unitStatusRow) ([]error, error) {
-	var rows []unitStatusRow
-	var errs []error
+// found takes apart what there is to show, and what the exit code is made of besides.
+func found(perNode [][]unitStatusRow) (rows []unitStatusRow, errs []error) {
 	for _, list := range perNode {
 		for _, r := range list {
 			switch {
@@ -139,19 +135,22 @@ func (a *app) showUnits(perNode [][]unitStatusRow) ([]error, error) {
 			}
 		}
 	}
-	a.page()
+	return rows, errs
+}
+
+func (a *app) showUnits(rows []unitStatusRow) error {
 	if a.opt.format != render.Table {
-		return errs, render.Write(a.out, rows, a.options())
+		return render.Write(a.out, rows, a.options())
 	}
 	for i := range rows {
 		if i > 0 {
 			fmt.Fprintln(a.out)
 		}
 		if err := a.showUnit(&rows[i]); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return errs, nil
+	return nil
 }
 
 func unitMark(active string) render.Mark {
