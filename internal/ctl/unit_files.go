@@ -109,9 +109,23 @@ func fileChange(a *app, c fileCommand) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if c.word == "disable" {
+			files = a.namesOf(files)
+		}
 		return a.changeFiles(nodes, files, c, f)
 	}
 	return cmd
+}
+
+// namesOf makes names of paths: disabling is by name, also where a path was enabled.
+func (a *app) namesOf(files []string) []string {
+	names := make([]string, len(files))
+	for i, file := range files {
+		if names[i] = baseName(file); names[i] != file {
+			a.note("a path cannot be disabled; %s is meant", names[i])
+		}
+	}
+	return unique(names)
 }
 
 // nodesAndFiles reads the arguments NODE FILE…: names of unit files, templates among them, or
