@@ -32,14 +32,15 @@ build: ## Build ctrl-manager, ctrl-agent and ctl into bin/
 
 install: build ## Install everything below DESTDIR and PREFIX (default: /usr)
 	install -D -m 0755 -t $(bindir) bin/ctrl-manager bin/ctrl-agent bin/ctl
-	install -D -m 0644 -t $(unitdir)/system units/ctrl-manager.service units/ctrl-manager.socket units/ctrl-agent.service
+	install -D -m 0644 -t $(unitdir)/system units/ctrl-manager.service units/ctrl-manager.socket units/ctrl-agent.service \
+		units/ctrl-proxy@.service units/ctrl-dep@.service units/ctrl-dep-unit@.service
 	install -D -m 0644 -t $(unitdir)/user units/user/ctrl-manager.service units/user/ctrl-agent.service
 	sed -i 's|/usr/bin/ctrl-|$(PREFIX)/bin/ctrl-|' $(unitdir)/system/ctrl-*.service $(unitdir)/user/ctrl-*.service
 	install -D -m 0644 units/ctrl.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ctrl.conf
 	install -D -m 0644 -t $(policydir) units/org.example.ctrl1.conf units/org.example.ctrl1.Agent.conf
 	install -D -m 0644 -t $(DESTDIR)/usr/share/polkit-1/actions units/org.example.ctrl1.policy
 	install -D -m 0644 -t $(dbusdir)/interfaces $(foreach x,$(wildcard api/dbus-xml/*.xml),$(if $(findstring .internal.,$x),,$x))
-	install -D -m 0644 -t $(sharedir)/doc/ctrl config/manager.conf config/agent.conf README.md LICENSE
+	install -D -m 0644 -t $(sharedir)/doc/ctrl config/manager.conf config/agent.conf docs/dependencies.md README.md LICENSE
 	install -D -m 0644 -t $(sharedir)/doc/ctrl/examples docs/examples/50-ctrl-ops.rules
 	install -D -m 0644 -t $(sharedir)/man/man5 docs/man/ctrl-manager.conf.5 docs/man/ctrl-agent.conf.5
 	for shell in bash zsh fish; do bin/ctl completion $$shell >bin/completion.$$shell; done

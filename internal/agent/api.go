@@ -33,6 +33,7 @@ type Agent struct {
 	jobs    jobs
 	watched watched
 	alone   alone
+	deps    dependencies
 	metered bool // in the present session
 	// watching is what waits until systemd knows which signals are wanted.
 	watching []func()
@@ -58,7 +59,7 @@ const (
 func New(cfg Config, systemd Systemd, dialer Dialer, events Events, log *slog.Logger) *Agent {
 	a := &Agent{
 		loop: loop.New(inbox), log: log, systemd: systemd, dialer: dialer, events: events,
-		random: rand.Float64, jobs: newJobs(), watched: newWatched(),
+		random: rand.Float64, jobs: newJobs(), watched: newWatched(), deps: newDependencies(),
 		conn: connection{state: machine.State[sessionState]{Is: machine.New}},
 	}
 	a.configure(cfg)
@@ -95,10 +96,11 @@ func (a *Agent) shutDown() {
 		return
 	}
 	a.over = true
-	a.systemd.Watch(nil)
+	a.endProxies()
 	wasOnline := a.conn.state.Is == sessionOnline
 	a.hangUp("agent is shutting down")
 	a.move(sessionStopped, "agent is shutting down")
+	a.systemd.Watch(nil)
 	if wasOnline {
 		a.events.StatusChanged(a.info())
 	}
@@ -207,11 +209,16 @@ func (a *Agent) SystemdJobRemoved(job uint32, unit, result string) {
 func (a *Agent) SystemdUnitNew(unit string) { a.post(func() { a.unitNew(unit) }, ignore) }
 
 // SystemdUnitRemoved is systemd's signal that a unit was unloaded.
-func (a *Agent) SystemdUnitRemoved(unit string) { a.post(func() { a.unitRemoved(unit) }, ignore) }
+func (a *Agent) SystemdUnitRemoved(unit string) {
+	a.post(func() { a.dependencyRemoved(unit); a.unitRemoved(unit) }, ignore)
+}
 
 // SystemdUnitChanged is PropertiesChanged of a unit's object.
 func (a *Agent) SystemdUnitChanged(unit, iface string, changed map[string]wire.Value) {
-	a.post(func() { a.unitChanged(unit, iface, changed) }, ignore)
+	a.post(func() {
+		a.dependencyChanged(unit, iface, changed)
+		a.unitChanged(unit, iface, changed)
+	}, ignore)
 }
 
 // SystemdReloaded says that systemd has read its unit files again, so that a name may now

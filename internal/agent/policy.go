@@ -128,6 +128,10 @@ func (a *Agent) judge(p *petition) error {
 // actOfJob is a job as the policy sees it.
 func actOfJob(req *JobRequest) policy.Act {
 	act := policy.Act{Method: req.method(), Mode: req.Mode, Units: []string{req.Unit}}
+	if target, ok := unit.ParseDep(req.Unit); ok && unit.IsDep(req.Unit) {
+		// What starts and stops a target for others is judged as what it does to the target.
+		act.Units = []string{target}
+	}
 	if req.Transient != nil {
 		act.Units = append(act.Units, req.Transient.AuxiliaryUnits()...)
 	}

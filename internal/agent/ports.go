@@ -26,6 +26,8 @@ type Systemd interface {
 	Call(method string, args wire.Raw, timeout time.Duration, done func(wire.Raw, error))
 	// Jobs lists all jobs in systemd's queue.
 	Jobs(timeout time.Duration, done func([]QueuedJob, error))
+	// JobType tells what a job does, in systemd's words: start, stop, restart …
+	JobType(job uint32, timeout time.Duration, done func(kind string, err error))
 	// Units tells the present state of the loaded units that a name or glob matches. For a
 	// name that is an alias the row's ID is the primary name.
 	Units(pattern string, timeout time.Duration, done func([]UnitRow, error))
@@ -76,6 +78,14 @@ type ManagerLink interface {
 	Backlog() int
 	// Renew asks for a certificate; request and answer are PEM.
 	Renew(request []byte, timeout time.Duration, done func(certificate, authorities []byte, err error))
+	// Proxies is the first report of a session: all proxies, and the targets of all dep units
+	// that are active. The others follow as things change.
+	Proxies(all []Proxy, deps []string)
+	ProxyNew(Proxy)
+	ProxyRemoved(name string)
+	TargetState(unit, state string)
+	TargetLeaving(unit string, restart bool)
+	DepState(unit string, active bool)
 	// LastReceived is when anything last arrived from the manager. Safe from any goroutine.
 	LastReceived() time.Time
 	// Close ends the connection. Agent.Closed follows, once, also if the manager closed first.
@@ -141,6 +151,12 @@ type Config struct {
 	OnDisconnectUnitAfter time.Duration
 	// Policy is what the node lets the manager do.
 	Policy policy.Policy
+	// ProxyStartTimeout is how long a proxy waits for a node that is not there.
+	ProxyStartTimeout time.Duration
+	// OnNodeLoss is what becomes of proxies whose node is lost, and ParseNodeLoss reads what
+	// the environment of one says about it.
+	OnNodeLoss    NodeLoss
+	ParseNodeLoss func(string) (NodeLoss, error)
 	// Facts are told to the manager beside those of systemd.
 	Facts map[string]wire.Value
 	// CheckAddress refuses what is no D-Bus address, for SwitchManager.

@@ -49,7 +49,7 @@ var sessionMachine = machine.Table[sessionState]{
 
 // Machines lists the state machines of the core, for the test that holds docs/states.md.
 func Machines() []machine.Drawing {
-	return []machine.Drawing{sessionMachine.Drawing(), jobMachine.Drawing()}
+	return []machine.Drawing{sessionMachine.Drawing(), jobMachine.Drawing(), proxyMachine.Drawing()}
 }
 
 // connection is the agent's way to a manager: at most one session, or the next try.
@@ -98,6 +98,7 @@ func (a *Agent) move(to sessionState, why string) {
 func (a *Agent) systemdUp(facts map[string]wire.Value) {
 	a.ups++
 	first := a.facts == nil
+	a.listDependencies()
 	a.facts = maps.Clone(facts)
 	if a.facts == nil {
 		a.facts = make(map[string]wire.Value)
@@ -198,6 +199,7 @@ func (a *Agent) registered(session Session, w Welcome, err error) {
 	a.startPulse(w)
 	c.settled = a.loop.After(settleTime, func() { c.failures = 0 })
 	a.events.StatusChanged(a.info())
+	a.reportAll()
 }
 
 // applyLogLevel sets the level that the manager wants its agents to have.
@@ -284,6 +286,7 @@ func (a *Agent) hangUp(reason string) {
 		c.link.Close(reason)
 		c.link = nil
 	}
+	a.proxiesOffline()
 	c.session++ // what the old link still says is of nobody
 	a.endWatched()
 	a.jobs = newJobs()

@@ -128,7 +128,7 @@ func (a *Agent) watchNow() {
 	a.watching = nil
 	if !a.over {
 		a.watched.sweep()
-		a.systemd.Watch(a.watched.filter())
+		a.systemd.Watch(a.watchFilter())
 	}
 	for _, then := range todo {
 		then()
@@ -260,7 +260,7 @@ func (w *watched) sweep() {
 func (a *Agent) endWatched() {
 	a.watched.flush.Stop()
 	a.watched = newWatched()
-	a.systemd.Watch(nil)
+	a.systemd.Watch(a.watchFilter())
 }
 
 func (a *Agent) unitNew(name string) {

@@ -32,6 +32,7 @@ type world struct {
 	// told at once, or by answer where holdNames is set.
 	names     map[string][]string
 	holdNames bool
+	units     []UnitRow // proxies and dep units that systemd has
 }
 
 var plain = Config{
@@ -144,6 +145,9 @@ func (w *world) Jobs(limit time.Duration, done func([]QueuedJob, error)) {
 }
 
 func (w *world) Units(pattern string, limit time.Duration, done func([]UnitRow, error)) {
+	if w.listed(pattern, done) {
+		return
+	}
 	w.ask("units "+pattern, limit, func(v any, err error) { rows, _ := v.([]UnitRow); done(rows, err) })
 }
 

@@ -14,6 +14,9 @@ import (
 type Core interface {
 	Info(reply func(agent.Info))
 	SwitchManager(address string, reply func(error))
+	CreateProxy(local, node, target string, reply func(error))
+	RemoveProxy(local, node, target string, reply func(error))
+	WaitDependents(target string, reply func())
 }
 
 // Daemon is the process around the core. No method blocks.
@@ -67,7 +70,10 @@ func (b *Bus) Run(ctx context.Context) { b.server.Run(ctx) }
 
 func (b *Bus) class(daemon Daemon) *busobject.Class {
 	b.iface = busobject.NewInterface(wire.AgentInterface, map[string]busobject.Method{
-		"SwitchManager": {Serve: b.switchManager},
+		"SwitchManager":  {Serve: b.switchManager},
+		"CreateProxy":    {Serve: func(c *busobject.Call) { proxyCall(c, b.core.CreateProxy) }},
+		"RemoveProxy":    {Serve: func(c *busobject.Call) { proxyCall(c, b.core.RemoveProxy) }},
+		"WaitDependents": {Serve: b.waitDependents},
 	}, map[string]busobject.Getter{
 		"Status":                       busobject.Property(func(i agent.Info) any { return i.Status }),
 		"ManagerAddress":               busobject.Property(func(i agent.Info) any { return i.ManagerAddress }),

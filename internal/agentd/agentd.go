@@ -17,6 +17,9 @@ import (
 // Run runs the agent until a signal or ctx ends it, and returns its exit code. args are those
 // after the program's name, env is as os.Environ gives it.
 func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == proxyCommand {
+		return runProxy(ctx, args[1:], env, stdout, stderr)
+	}
 	return daemon.Run(ctx, daemon.Spec[*config.Agent]{
 		Name:    "ctrl-agent",
 		Summary: "lets a manager reach the systemd units of this node.",

@@ -213,6 +213,10 @@ func (l *link) welcome(w manager.Welcome) wire.Raw {
 
 // handleSignal passes an agent's reports on. Before it has registered it has none to give.
 func (l *link) handleSignal(m *peer.Message) {
+	if m.Path == wire.InternalPath && m.Interface == wire.InternalProxyInterface {
+		l.handleProxyReport(m)
+		return
+	}
 	if m.Path != wire.InternalPath || m.Interface != wire.InternalAgentInterface || !l.isRegistered() {
 		return
 	}

@@ -26,6 +26,12 @@ type Core interface {
 	UnitEvent(s manager.Session, e manager.UnitEvent)
 	UnitAlias(s manager.Session, row manager.UnitRow)
 	JobMetrics(s manager.Session, unit, method string, took time.Duration)
+	Proxies(s manager.Session, all []manager.ProxyReport, deps []string)
+	ProxyNew(s manager.Session, r manager.ProxyReport)
+	ProxyRemoved(s manager.Session, name string)
+	TargetState(s manager.Session, unit, state string)
+	TargetLeaving(s manager.Session, unit string, restart bool)
+	DepState(s manager.Session, unit string, active bool)
 }
 
 // Settings may change while the server runs; connections that are there keep what they have.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 
@@ -39,4 +40,24 @@ func (a AgentAPI) Info(ctx context.Context) (AgentInfo, error) {
 // the address has been tried.
 func (a AgentAPI) SwitchManager(ctx context.Context, address string) error {
 	return second(a.c.change(ctx, agentTarget(), "SwitchManager", address))
+}
+
+// noLimit is for calls whose end the agent decides.
+const noLimit = 100 * 365 * 24 * time.Hour
+
+// CreateProxy asks that the unit of another node for which a local unit stands be started, and
+// returns when it is up. How long that may take is the agent's ProxyStartTimeout= and the
+// target's own time limits.
+func (a AgentAPI) CreateProxy(ctx context.Context, local, node, unit string) error {
+	return second(a.c.call(ctx, noLimit, agentTarget(), "CreateProxy", []any{local, node, unit}))
+}
+
+// RemoveProxy says that a proxy is not needed any more.
+func (a AgentAPI) RemoveProxy(ctx context.Context, local, node, unit string) error {
+	return second(a.c.change(ctx, agentTarget(), "RemoveProxy", local, node, unit))
+}
+
+// WaitDependents returns when no unit of another node has to be stopped before this one is.
+func (a AgentAPI) WaitDependents(ctx context.Context, unit string) error {
+	return second(a.c.call(ctx, noLimit, agentTarget(), "WaitDependents", []any{unit}))
 }

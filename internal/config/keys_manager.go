@@ -42,10 +42,10 @@ var nodeKeys = []key{
 	{section: nodeSection, name: "Optional", kind: boolean, def: "no", reload: true,
 		doc:   "yes: the fleet is not degraded while this node is offline.",
 		field: of(func(n *Node) any { return &n.Optional })},
-	{section: nodeSection, name: "AllowDependenciesOn", kind: list, reload: true, later: true, check: checkNodeName, example: "node2",
+	{section: nodeSection, name: "AllowDependenciesOn", kind: list, reload: true, check: checkNodeName, example: "node2",
 		doc:   "Nodes whose units may be started because units of this node depend on them. Empty: none.",
 		field: of(func(n *Node) any { return &n.AllowDependenciesOn })},
-	{section: nodeSection, name: "ReleaseAfter", kind: span, def: "0", unit: time.Second, low: int64(ms), high: int64(365 * day), off: true, reload: true, later: true,
+	{section: nodeSection, name: "ReleaseAfter", kind: span, def: "0", unit: time.Second, low: int64(ms), high: int64(365 * day), off: true, reload: true,
 		doc:   "What this node needed from others is let go once it is offline for so long. 0: never, it may come back.",
 		field: of(func(n *Node) any { return &n.ReleaseAfter })},
 }

@@ -144,7 +144,7 @@ func (k *key) set(field any, value string) error {
 	case *time.Duration:
 		*f, err = k.parseSpan(value)
 	case *NodeLoss:
-		*f, err = parseNodeLoss(value)
+		*f, err = ParseNodeLoss(value)
 	case *string:
 		*f, err = k.parseText(value)
 	case *[]string:

@@ -138,7 +138,8 @@ type NodeLoss struct {
 	After time.Duration // with Stop: once the node is away for so long
 }
 
-func parseNodeLoss(s string) (NodeLoss, error) {
+// ParseNodeLoss reads what OnNodeLoss= takes.
+func ParseNodeLoss(s string) (NodeLoss, error) {
 	after, delayed := strings.CutPrefix(s, "stop-after=")
 	switch {
 	case s == "keep":

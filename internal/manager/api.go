@@ -35,6 +35,8 @@ type Manager struct {
 	lastSubscription uint32
 	lastPeer         uint32
 
+	deps dependencies
+
 	status  string
 	metered bool
 	over    bool
@@ -59,6 +61,7 @@ func New(cfg Config, events Events, log *slog.Logger) *Manager {
 	m := &Manager{
 		loop: loop.New(inbox), log: log, events: events,
 		sessions: make(map[Session]*session), jobs: make(map[uint32]*job), monitors: make(map[uint32]*monitor), status: wire.StatusDown,
+		deps: newDependencies(),
 	}
 	m.configure(cfg)
 	return m
@@ -137,9 +140,11 @@ func (m *Manager) Reconfigure(cfg Config) {
 			if n.session != nil {
 				m.endSession(n.session, "removed from the configuration", true)
 			}
+			m.depsRemoved(n)
 			n.state.Transition(&nodeMachine, nodeGone, m.log, "removed from the configuration", slog.String(keyNode, n.name))
 		}
 		m.armTick()
+		m.driveAll()
 		if len(added)+len(gone) > 0 {
 			m.events.FleetChanged(infos(added), infos(gone))
 		}

@@ -302,6 +302,7 @@ func (m *Manager) end(j *job, result, why string) {
 	}
 	m.drop(j)
 	m.events.JobRemoved(info, result)
+	m.depJobEnded(info.ID, result)
 	m.failCancels(j)
 	m.dispatch(j.session, j.req.Unit)
 	m.measure(j, info)

@@ -39,10 +39,15 @@ type node struct {
 	lastSeen time.Time // of the last session; while online the link knows better
 	reason   string
 	facts    map[string]wire.Value
+
+	allowed      []string // AllowDependenciesOn=
+	releaseAfter time.Duration
+	deps         nodeDeps
 }
 
 func (m *Manager) newNode(name string) *node {
 	n := &node{name: name, state: machine.State[nodeState]{Is: machine.New}}
+	n.deps.init()
 	n.state.Transition(&nodeMachine, nodeOffline, m.log, "configured", slog.String(keyNode, name))
 	return n
 }
@@ -118,6 +123,7 @@ func (m *Manager) setFleet(configured []NodeConfig) (added, gone []*node) {
 			added = append(added, n)
 		}
 		n.optional = c.Optional
+		n.allowed, n.releaseAfter = c.AllowDependenciesOn, c.ReleaseAfter
 		m.nodes = append(m.nodes, n)
 		m.byName[c.Name] = n
 	}

@@ -40,6 +40,12 @@ type AgentLink interface {
 	Unsubscribe(pattern string)
 	// SetMetrics switches the agent's metrics on or off; it then reports Manager.JobMetrics.
 	SetMetrics(on bool)
+	// Targets tells which units of the node others need.
+	Targets(units []string)
+	// ProxyState tells what is to become of a proxy of the node: one of wire's Proxy….
+	ProxyState(proxy, state, text string)
+	// ReleaseTarget lets the stop of a target go on.
+	ReleaseTarget(unit string)
 	// Heartbeat sends one sign of life.
 	Heartbeat()
 	// LastReceived is when anything last arrived from the agent, with a monotonic reading, so
@@ -203,6 +209,7 @@ type NodeConfig struct {
 	Name                string
 	Optional            bool
 	AllowDependenciesOn []string
+	ReleaseAfter        time.Duration // 0: never
 }
 
 // Config is what the core needs to know. A heartbeat duration of 0 switches the thing off;

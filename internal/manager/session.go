@@ -57,6 +57,7 @@ func (m *Manager) register(r Registration, reply func(Welcome, error)) {
 	reply(Welcome{
 		Session: s.id, HeartbeatInterval: s.pulse.interval, HeartbeatThreshold: s.pulse.threshold, Metrics: m.metered,
 	}, nil)
+	m.depsOnline(n)
 	m.attachAll(s)
 	m.updateStatus()
 }
@@ -153,6 +154,7 @@ func (m *Manager) endSession(s *session, reason string, closeLink bool) {
 	s.failCalls(s.node.offlineError())
 	m.cancelJobs(s.allJobs(), "node is offline")
 	m.endWatching(s)
+	m.depsOffline(s.node)
 	m.updateStatus()
 }
 

@@ -42,6 +42,9 @@ func (l *fakeLink) Call(method string, _ wire.Raw, _ time.Duration, _ func(wire.
 	l.called <- method
 }
 func (l *fakeLink) Subscribe(string, time.Duration, func([]manager.UnitRow, error)) {}
+func (l *fakeLink) Targets([]string)                                                {}
+func (l *fakeLink) ProxyState(_, _, _ string)                                       {}
+func (l *fakeLink) ReleaseTarget(string)                                            {}
 func (l *fakeLink) SetMetrics(bool)                                                 {}
 func (l *fakeLink) Unsubscribe(string)                                              {}
 func (l *fakeLink) Heartbeat()                                                      {}

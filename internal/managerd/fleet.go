@@ -62,11 +62,11 @@ func coreConfig(c *config.Manager, added []string) manager.Config {
 	inFiles := make(map[string]bool, len(c.Nodes))
 	for _, n := range c.Nodes {
 		inFiles[n.Name] = true
-		out.Nodes = append(out.Nodes, manager.NodeConfig{Name: n.Name, Optional: n.Optional})
+		out.Nodes = append(out.Nodes, nodeConfig(n.Name, n))
 	}
 	for _, name := range slices.Sorted(slices.Values(added)) {
 		if !inFiles[name] {
-			out.Nodes = append(out.Nodes, manager.NodeConfig{Name: name, Optional: c.Node(name).Optional})
+			out.Nodes = append(out.Nodes, nodeConfig(name, c.Node(name)))
 		}
 	}
 	return out
@@ -108,4 +108,11 @@ func (e enrolment) Join(node, token string, csr []byte) (joined string, certific
 func (e enrolment) Renew(node string, generation uint64, csr []byte) (certificate, ca []byte, notAfter time.Time, err error) {
 	g, err := e.Authority.Renew(node, generation, csr)
 	return g.Certificate, g.CA, g.NotAfter, err
+}
+
+// nodeConfig is what a [node NAME] section says to the core.
+func nodeConfig(name string, n config.Node) manager.NodeConfig {
+	return manager.NodeConfig{
+		Name: name, Optional: n.Optional, AllowDependenciesOn: n.AllowDependenciesOn, ReleaseAfter: n.ReleaseAfter,
+	}
 }

@@ -35,6 +35,9 @@ type Core interface {
 	Unsubscribe(s agent.Session, pattern string)
 	SetMetrics(s agent.Session, on bool)
 	RenewNow(s agent.Session)
+	Targets(s agent.Session, units []string)
+	ProxyState(s agent.Session, proxy, state, text string)
+	ReleaseTarget(s agent.Session, unit string)
 	Closed(s agent.Session, err error)
 }
 

@@ -169,6 +169,12 @@ func (acceptAll) JobDone(manager.Session, uint32, string)                   {}
 func (acceptAll) UnitEvent(manager.Session, manager.UnitEvent)              {}
 func (acceptAll) UnitAlias(manager.Session, manager.UnitRow)                {}
 func (acceptAll) JobMetrics(manager.Session, string, string, time.Duration) {}
+func (acceptAll) Proxies(manager.Session, []manager.ProxyReport, []string)  {}
+func (acceptAll) ProxyNew(manager.Session, manager.ProxyReport)             {}
+func (acceptAll) ProxyRemoved(manager.Session, string)                      {}
+func (acceptAll) TargetState(manager.Session, string, string)               {}
+func (acceptAll) TargetLeaving(manager.Session, string, bool)               {}
+func (acceptAll) DepState(manager.Session, string, bool)                    {}
 
 // TestWithAgentlink: both adapters together, with and without TLS on either side.
 func TestWithAgentlink(t *testing.T) {

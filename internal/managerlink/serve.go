@@ -25,6 +25,10 @@ func (l *link) handle(m *peer.Message) {
 }
 
 func (l *link) handleSignal(m *peer.Message) {
+	if m.Path == wire.InternalPath && m.Interface == wire.InternalProxyInterface {
+		l.handleProxyWord(m)
+		return
+	}
 	if m.Path != wire.InternalPath || m.Interface != wire.InternalManagerInterface {
 		return
 	}

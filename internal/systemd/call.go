@@ -89,3 +89,16 @@ func (s *Systemd) Jobs(timeout time.Duration, done func([]agent.QueuedJob, error
 		done(queued, err)
 	})
 }
+
+// JobType tells what a job does.
+func (s *Systemd) JobType(job uint32, timeout time.Duration, done func(string, error)) {
+	body := peer.MustEncode(wire.SystemdJobInterface, "JobType")
+	s.send(func(c *connection) peer.Call { return c.properties(wire.SystemdJobPath(job), "Get", body) }, timeout, func(m *peer.Message, err error) {
+		var v wire.Value
+		if err == nil {
+			err = peer.Decode(m.Body, &v)
+		}
+		kind, _ := v.AsString()
+		done(kind, err)
+	})
+}

@@ -287,3 +287,15 @@ func (s *Systemd) Jobs(timeout time.Duration, done func([]agent.QueuedJob, error
 		return func() { done(queued, nil) }, nil
 	})
 }
+
+// JobType implements agent.Systemd.
+func (s *Systemd) JobType(id uint32, timeout time.Duration, done func(string, error)) {
+	s.ask(fmt.Sprintf("JobType %d", id), timeout, func(err error) { done("", err) }, func() (func(), func()) {
+		j := s.jobs[id]
+		if j == nil {
+			return func() { done("", wire.ErrUnknownObject.With("Unknown object.")) }, nil
+		}
+		k := string(j.kind)
+		return func() { done(k, nil) }, nil
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"example.org/ctrl/internal/unit"
 	"example.org/ctrl/internal/wire"
 )
 
@@ -208,7 +209,9 @@ func (s *Systemd) ask(what string, timeout time.Duration, fail func(error), carr
 		}
 	})
 	handle := func() {
-		s.requests = append(s.requests, what)
+		if what != "Units "+unit.DependencyGlob { // comes with every connection
+			s.requests = append(s.requests, what)
+		}
 		answer, after := carryOut()
 		s.push(func(Core) {
 			if s.settle(session, a) {

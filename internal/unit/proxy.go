@@ -14,12 +14,17 @@ const (
 	serviceSuffix = ".service"
 )
 
-// Globs that match all proxies, and all dep units, of a node.
+// Globs that match all proxies of a node, and all units that dependencies are made of.
 const (
-	ProxyGlob   = proxyPrefix + "@*" + serviceSuffix
-	DepGlob     = depPrefix + "@*" + serviceSuffix
-	DepUnitGlob = depUnitPrefix + "@*" + serviceSuffix
+	ProxyGlob      = proxyPrefix + "@*" + serviceSuffix
+	DependencyGlob = "ctrl-*@*" + serviceSuffix
 )
+
+// IsProxy and IsDep are quick looks at a name; ParseProxy and ParseDep check it.
+func IsProxy(name string) bool { return strings.HasPrefix(name, proxyPrefix+"@") }
+
+// IsDep is IsProxy for dep units.
+func IsDep(name string) bool { return strings.HasPrefix(name, depPrefix) }
 
 // underscore is how the character that ends the node's name is written within it.
 const underscore = `\x5f`
@@ -105,3 +110,6 @@ func ParseDep(name string) (target string, ok bool) {
 	}
 	return target, CheckInstance(target) == nil
 }
+
+// ProxyOf is the proxy with an instance.
+func ProxyOf(instance string) string { return proxyPrefix + "@" + instance + serviceSuffix }

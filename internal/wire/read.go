@@ -22,14 +22,7 @@ func (r Raw) FirstStrings() ([]string, bool) {
 		s, _ := readString(r.Data, 0)
 		return []string{s}, true
 	case len(r.Sig) > 1 && r.Sig[:2] == "as":
-		end := 4 + int(binary.LittleEndian.Uint32(r.Data))
-		var list []string
-		for at := 4; at < end; {
-			var s string
-			s, at = readString(r.Data, align(at, 4))
-			list = append(list, s)
-		}
-		return list, true
+		return r.strings(), true
 	}
 	return nil, false
 }

@@ -58,7 +58,7 @@ func copyUnits(t *testing.T, folder string) []string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			to := filepath.Join(dir, filepath.Base(file))
+			to := filepath.Join(dir, instance(t, dir, filepath.Base(file)))
 			ours := regexp.MustCompile(`/usr/bin/ctrl-(manager|agent)`)
 			if err := os.WriteFile(to, ours.ReplaceAll(text, []byte("/bin/true")), 0o644); err != nil {
 				t.Fatal(err)
@@ -70,6 +70,21 @@ func copyUnits(t *testing.T, folder string) []string {
 		t.Fatalf("no units in %s", folder)
 	}
 	return copies
+}
+
+// instance names a copy of a dep unit after a target that is there: systemd-analyze looks at
+// templates as instance "i", which is the name of no unit.
+func instance(t *testing.T, dir, file string) string {
+	target := map[string]string{"ctrl-dep@.service": "db", "ctrl-dep-unit@.service": "data.target"}[file]
+	if target == "" {
+		return file
+	}
+	for _, name := range []string{"db.service", "data.target"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("[Unit]\nDescription=A target\n"+map[bool]string{true: "[Service]\nExecStart=/bin/true\n"}[name == "db.service"]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.Replace(file, "@", "@"+target, 1)
 }
 
 // TestUnits: systemd finds nothing to say about the units.

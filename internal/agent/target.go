@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"cmp"
+
+	"example.org/ctrl/internal/wire"
+)
+
+// target is a unit of this node that units of others need.
+type target struct {
+	name    string // as the manager calls it
+	primary string // the unit that it means, "" until that is known
+	state   string // as it was told last, one of wire's Target…
+	seen    bool   // this agent has seen it active, or becoming so
+	job     uint32
+	leaving wire.Verb // wire.Stop or wire.Restart: what its job does to it
+	leaves  bool
+}
+
+func (a *Agent) setTargets(names []string) {
+	wanted := make(map[string]bool, len(names))
+	var added []*target
+	for _, name := range names[:min(len(names), MaxTargets)] {
+		wanted[name] = true
+		if a.deps.targets[name] == nil {
+			t := &target{name: name}
+			a.deps.targets[name] = t
+			added = append(added, t)
+		}
+	}
+	for name := range a.deps.targets {
+		if !wanted[name] {
+			delete(a.deps.targets, name)
+			a.releaseHold(name)
+		}
+	}
+	a.systemd.Watch(a.watchFilter())
+	for _, t := range added {
+		a.lookAtTarget(t)
+	}
+	for _, t := range a.sortedTargets() {
+		if t.state != "" { // known from an earlier session, but this manager may not know it
+			a.tellTarget(t)
+		}
+	}
+}
+
+// lookAtTarget asks systemd for the present state.
+func (a *Agent) lookAtTarget(t *target) {
+	up := a.ups
+	a.systemd.Units(t.name, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
+		a.later(func() {
+			if a.ups != up || a.deps.targets[t.name] != t {
+				return
+			}
+			if err != nil {
+				a.loop.After(resyncPause, func() {
+					if a.ups == up && a.deps.targets[t.name] == t {
+						a.lookAtTarget(t)
+					}
+				})
+				return
+			}
+			if len(rows) == 0 {
+				a.targetGone(t)
+				return
+			}
+			if t.primary != rows[0].ID {
+				t.primary = rows[0].ID
+				a.systemd.Watch(a.watchFilter())
+				if t.primary != t.name {
+					a.lookAtTarget(t) // its signals were not wanted until now
+				}
+			}
+			a.targetState(t, rows[0].Active, rows[0].Sub)
+		})
+	})
+}
+
+// targetChanged takes what systemd says of a target.
+func (a *Agent) targetChanged(t *target, changed map[string]wire.Value) {
+	t.primary = cmp.Or(t.primary, t.name)
+	active, known := changed["ActiveState"].AsString()
+	sub, _ := changed["SubState"].AsString()
+	if job, ok := changed["Job"].JobID(); ok && job != t.job {
+		t.job = job
+		if job != 0 {
+			a.classify(t, job)
+		}
+	}
+	if known {
+		a.targetState(t, active, sub)
+	}
+	if t.leaves && t.job == 0 {
+		// Its job is over: so is what dependents were told of it.
+		t.leaves = false
+		a.tellTarget(t)
+		a.releaseHold(t.name)
+	}
+}
+
+// classify finds out what a new job does to a target. A stop of its dep unit goes before its
+// own, so there is time to ask.
+func (a *Agent) classify(t *target, job uint32) {
+	a.systemd.JobType(job, a.cfg.CallTimeout, func(kind string, err error) {
+		a.later(func() {
+			if a.deps.targets[t.name] != t || t.job != job {
+				return
+			}
+			switch {
+			case err == nil && kind == "stop":
+				a.targetLeaves(t, wire.Stop)
+			case err == nil && kind == "restart":
+				a.targetLeaves(t, wire.Restart)
+			default:
+				a.releaseHold(t.name)
+			}
+		})
+	})
+}
+
+func (a *Agent) targetLeaves(t *target, verb wire.Verb) {
+	t.leaves, t.leaving = true, verb
+	if !a.reporting() || t.state != wire.TargetActive && t.state != wire.TargetDeactivating && t.state != wire.TargetActivating && t.state != wire.TargetAutoRestart {
+		a.releaseHold(t.name)
+		return
+	}
+	a.conn.link.TargetLeaving(t.name, verb == wire.Restart)
+}
+
+// targetGone: systemd has not loaded it, so it is not active.
+func (a *Agent) targetGone(t *target) { a.targetState(t, "inactive", "dead") }
+
+func (a *Agent) targetState(t *target, active, sub string) {
+	var now string
+	switch active {
+	case "active", "reloading":
+		now = wire.TargetActive
+	case "deactivating":
+		now = wire.TargetDeactivating
+	case "failed":
+		now = wire.TargetFailed
+	case "activating":
+		now = wire.TargetActivating
+		if sub == "auto-restart" {
+			now = wire.TargetAutoRestart
+		}
+	default:
+		now = t.downState()
+	}
+	if now == wire.TargetFailed && !t.seen {
+		now = wire.TargetUnknown
+	}
+	if now != wire.TargetUnknown && now != wire.TargetFailed && now != wire.TargetStopped && now != wire.TargetExited {
+		t.seen = true
+	}
+	if now == t.state {
+		return
+	}
+	t.state = now
+	a.tellTarget(t)
+}
+
+// downState says how a target that is inactive came to be so.
+func (t *target) downState() string {
+	switch {
+	case !t.seen:
+		return wire.TargetUnknown
+	case t.state == wire.TargetStopped || t.state == wire.TargetExited || t.state == wire.TargetFailed:
+		return t.state
+	case t.leaves:
+		return wire.TargetStopped
+	}
+	return wire.TargetExited
+}
+
+func (a *Agent) tellTarget(t *target) {
+	if a.reporting() {
+		a.conn.link.TargetState(t.name, t.state)
+	}
+}
+
+// hold lets the stop of a dep unit wait, if its target is about to be stopped and units of
+// other nodes have to go first.
+func (a *Agent) hold(name string, reply func()) {
+	t := a.deps.targets[name]
+	if t == nil || !a.reporting() || t.job == 0 || len(a.deps.holding[name]) >= maxWaiters {
+		reply()
+		return
+	}
+	a.deps.holding[name] = append(a.deps.holding[name], reply)
+	if t.leaves {
+		a.targetLeaves(t, t.leaving)
+	} else {
+		a.classify(t, t.job)
+	}
+}
+
+func (a *Agent) releaseHold(name string) {
+	waiting := a.deps.holding[name]
+	delete(a.deps.holding, name)
+	for _, reply := range waiting {
+		reply()
+	}
+}

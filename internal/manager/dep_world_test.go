@@ -1,0 +1,7 @@
+package manager
+
+func (l *link) Targets(units []string) { l.w.note("%s< targets %v", l.name, units) }
+func (l *link) ProxyState(proxy, state, text string) {
+	l.w.note("%s< proxy %s %s %s", l.name, proxy, state, text)
+}
+func (l *link) ReleaseTarget(unit string) { l.w.note("%s< release %s", l.name, unit) }
