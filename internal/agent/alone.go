@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/loop"
 	"example.org/ctrl/internal/wire"
 )
@@ -47,7 +48,14 @@ func (a *Agent) startAloneUnit() {
 	name := a.cfg.OnDisconnectUnit
 	a.log.Warn("without a manager for too long, starting a unit", keyUnit, name, "after", a.cfg.OnDisconnectUnitAfter)
 	req := JobRequest{Unit: name, Verb: wire.Start, Mode: wire.JobModes[0]}
+	e := actionlog.Entry{
+		Node: a.cfg.Node, Units: []string{name}, Verb: wire.Start.String(), Result: actionlog.ResultQueued,
+		Caller: actionlog.Caller{Name: "OnDisconnectUnit="},
+	}
+	actions := a.cfg.Actions
 	a.systemd.StartJob(req, a.cfg.CallTimeout, func(_ uint32, err error) {
+		e.Judge(wire.Start.Method(), err)
+		actions.Write(e)
 		if err != nil {
 			a.log.Warn("cannot start the unit of OnDisconnectUnit=", keyUnit, name, keyErr, err)
 		}

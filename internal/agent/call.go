@@ -15,11 +15,13 @@ func (a *Agent) call(s Session, name string, args wire.Raw, reply func(wire.Raw,
 	}
 	method, _ := wire.NodeMethodByName(name)
 	a.conn.calls++
+	act := actOfCall(method, args)
 	done := func(body wire.Raw, err error) {
 		a.conn.calls--
+		a.write(act, 0, "", err)
 		reply(body, err)
 	}
-	a.admit(actOfCall(method, args), func(err error) {
+	a.admit(act, func(err error) {
 		if err == nil {
 			err = a.current(s)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/machine"
 	"example.org/ctrl/internal/policy"
 	"example.org/ctrl/internal/wire"
@@ -94,15 +95,17 @@ func (a *Agent) askJob(s Session, req JobRequest, reply func(error)) {
 	j := &job{id: req.ID, req: req, state: machine.State[jobState]{Is: machine.New}}
 	a.jobs.byID[j.id] = j
 	a.moveJob(j, jobAsking, "the manager asked for it")
+	act := actOfJob(&req)
 	answered := func(id uint32, err error) {
 		// A job of a lost session goes on in systemd, but nobody is told of it any more.
 		if a.current(s) == nil && a.jobs.byID[j.id] == j {
 			a.jobAnswered(j, id, err)
 		}
+		a.write(act, req.ID, actionlog.ResultQueued, err)
 		reply(err)
 		a.releaseCancels(j)
 	}
-	a.admit(actOfJob(&req), func(err error) {
+	a.admit(act, func(err error) {
 		if err == nil {
 			err = a.current(s)
 		}
@@ -169,6 +172,7 @@ func (a *Agent) jobRemoved(id uint32, result string) {
 		delete(a.jobs.byID, j.id)
 		a.moveJob(j, jobEnded, "JobRemoved")
 		a.conn.link.JobDone(j.id, result)
+		a.writeEnd(j, result, "")
 		if a.metered {
 			a.conn.link.JobMetrics(j.req.Unit, j.req.method(), time.Since(j.began))
 		}
@@ -194,7 +198,12 @@ func (a *Agent) cancelJob(s Session, id uint32, reply func(error)) {
 		reply(noSuchJob(id))
 	default:
 		act := policy.Act{Method: policy.CancelJob, Units: []string{j.req.Unit}}
-		a.admit(act, func(err error) { a.cancelAdmitted(s, j, err, reply) })
+		a.admit(act, func(err error) {
+			a.cancelAdmitted(s, j, err, func(err error) {
+				a.write(act, id, "", err)
+				reply(err)
+			})
+		})
 	}
 }
 

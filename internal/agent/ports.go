@@ -9,6 +9,7 @@ package agent
 import (
 	"time"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/policy"
 	"example.org/ctrl/internal/wire"
 )
@@ -149,6 +150,8 @@ type Config struct {
 	// OnDisconnectUnitAfter, 0 being at once; "" is none.
 	OnDisconnectUnit      string
 	OnDisconnectUnitAfter time.Duration
+	// Actions takes the action log; nil: nothing is written down.
+	Actions *actionlog.Log
 	// Policy is what the node lets the manager do.
 	Policy policy.Policy
 	// ProxyStartTimeout is how long a proxy waits for a node that is not there.

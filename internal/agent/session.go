@@ -289,6 +289,7 @@ func (a *Agent) hangUp(reason string) {
 	a.proxiesOffline()
 	c.session++ // what the old link still says is of nobody
 	a.endWatched()
+	a.writeLost(reason)
 	a.jobs = newJobs()
 }
 

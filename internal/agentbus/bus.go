@@ -33,6 +33,8 @@ type Options struct {
 	Authorizer busobject.Authorizer
 	Daemon     Daemon
 	Log        *slog.Logger
+	// Acted is told how calls ended that change something. It must not block.
+	Acted func(busobject.Outcome)
 }
 
 // Bus is the local API. Make one with New, give it to agent.New as Events, give the core to
@@ -51,7 +53,7 @@ func New(opt Options) *Bus {
 	b := &Bus{}
 	b.root = b.class(opt.Daemon)
 	b.server = busobject.New(busobject.Options{
-		Address: opt.Address, Name: wire.AgentBusName, Authorizer: opt.Authorizer, Log: opt.Log, Root: b.root,
+		Address: opt.Address, Name: wire.AgentBusName, Authorizer: opt.Authorizer, Log: opt.Log, Root: b.root, Acted: opt.Acted,
 	})
 	return b
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/agent"
 	"example.org/ctrl/internal/agentbus"
 	"example.org/ctrl/internal/authz"
@@ -31,6 +32,9 @@ type service struct {
 	store  *pki.Store    // nil without certificates
 	core   *agent.Agent
 	dialer *managerlink.Dialer
+	// actions is the action log.
+	actions *actionlog.Log
+	node    atomic.Pointer[string] // the name in effect, for whoever is not Reload
 
 	running, onBus, onSystemd, status *daemon.Component
 
@@ -40,7 +44,7 @@ type service struct {
 
 // start brings everything up. It waits for nobody: manager, systemd and bus may come later.
 func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error) {
-	s := &service{env: e, log: e.Logger(), cfg: c}
+	s := &service{env: e, log: e.Logger(), cfg: c, actions: actionlog.New(e.Log.Always())}
 	if err := s.secure(); err != nil {
 		return nil, err
 	}
@@ -49,7 +53,7 @@ func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error
 		return nil, err
 	}
 	bus := agentbus.New(agentbus.Options{
-		Address: address, Authorizer: authorizer(e.Options.User), Daemon: s, Log: s.log,
+		Address: address, Authorizer: authorizer(e.Options.User), Daemon: s, Log: s.log, Acted: s.acted,
 	})
 	events := &events{Bus: bus, changed: daemon.NewLatch(), online: s.renewIfDue}
 	local := systemd.New(systemd.Options{User: e.Options.User}, s.log)
@@ -92,9 +96,10 @@ func authorizer(user bool) *authz.ByUID {
 
 func (s *service) coreConfig() agent.Config {
 	c := s.cfg
+	s.node.Store(&c.NodeName)
 	return agent.Config{
-		Policy: s.policy(),
-		Node:   c.NodeName, Addresses: c.Addresses(),
+		Actions: s.actions, Policy: s.policy(),
+		Node: c.NodeName, Addresses: c.Addresses(),
 		HeartbeatInterval: c.HeartbeatInterval, HeartbeatThreshold: c.ManagerHeartbeatThreshold,
 		CallTimeout: c.CallTimeout, ReconnectMin: c.ReconnectMin, ReconnectMax: c.ReconnectMax,
 		QuietAfter: c.ConnectionRetryCountUntilQuiet,
@@ -176,6 +181,7 @@ func (s *service) Stop(ctx context.Context) {
 	s.dialer.Drain(ctx)
 	s.onSystemd.End(ctx)
 	s.onBus.End(ctx)
+	s.actions.Close()
 	s.status.End(ctx)
 }
 

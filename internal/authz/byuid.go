@@ -121,6 +121,14 @@ func (b *ByUID) Trusted(conn *peer.Conn, sender string) bool {
 	return known && slices.Contains(b.allowed, uid)
 }
 
+// UID is the user of a caller that was checked and has not left since.
+func (b *ByUID) UID(conn *peer.Conn, name string) (uid uint32, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	uid, known = b.known[caller{conn, name}]
+	return uid, known
+}
+
 // Left implements busobject.Authorizer.
 func (b *ByUID) Left(conn *peer.Conn, name string) {
 	b.mu.Lock()

@@ -132,6 +132,16 @@ func (p *Polkit) Trusted(conn *peer.Conn, sender string) bool {
 	return c != nil && c.known && c.uid == 0
 }
 
+// UID is the user of a caller that was checked and has not left since.
+func (p *Polkit) UID(conn *peer.Conn, sender string) (uid uint32, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.callers[caller{conn, sender}]; c != nil {
+		return c.uid, c.known
+	}
+	return 0, false
+}
+
 // Wait returns when no check is under way any more, which is soon after Left for the whole
 // bus.
 func (p *Polkit) Wait() { p.work.Wait() }

@@ -23,19 +23,33 @@ type Call struct {
 	iface  string
 	spec   *api.Method
 	method Method
+
+	about   About
+	checked bool
+	uid     uint32
+	known   bool
 }
 
 // Decode reads the arguments into the pointers dst, all of them.
 func (c *Call) Decode(dst ...any) error { return peer.Decode(c.Args, dst...) }
 
 // Reply answers with these values.
-func (c *Call) Reply(values ...any) { c.server.Do(func() { c.answerWith(values...) }) }
+func (c *Call) Reply(values ...any) {
+	c.end(first(values), nil)
+	c.server.Do(func() { c.answerWith(values...) })
+}
 
 // ReplyBody answers with a body that is encoded already.
-func (c *Call) ReplyBody(body wire.Raw) { c.server.Do(func() { c.answer(body, nil) }) }
+func (c *Call) ReplyBody(body wire.Raw) {
+	c.end(nil, nil)
+	c.server.Do(func() { c.answer(body, nil) })
+}
 
 // Fail answers with an error.
-func (c *Call) Fail(err error) { c.server.Do(func() { c.answer(wire.Raw{}, err) }) }
+func (c *Call) Fail(err error) {
+	c.end(nil, err)
+	c.server.Do(func() { c.answer(wire.Raw{}, err) })
+}
 
 // answerWith is Reply on the server's goroutine: nothing that was given to the server
 // meanwhile comes before it.
@@ -83,6 +97,7 @@ func (c *Call) changes() bool {
 }
 
 func (c *Call) request(about About) Request {
+	c.about = about
 	return Request{
 		Conn: c.conn, Sender: c.Sender, Action: c.spec.Action, Verb: c.spec.Verb, About: about,
 		Interactive: c.interactive(),

@@ -132,6 +132,7 @@ func (s *Server) tidy(l *lane, who caller) {
 }
 
 func (s *Server) decide(c *Call, err error) {
+	c.judged(err)
 	if err != nil {
 		c.Fail(err)
 		return
@@ -153,7 +154,14 @@ func (s *Server) check(c *Call, done func(error)) (decided bool, err error) {
 	}
 	r := c.request(about)
 	if find := c.method.Find; find != nil {
-		r.Find = func(found func(About, error)) { s.loop.Defer(func() { find(c, found) }) }
+		r.Find = func(found func(About, error)) {
+			s.loop.Defer(func() {
+				find(c, func(about About, err error) {
+					c.Concerns(about)
+					found(about, err)
+				})
+			})
+		}
 	}
 	return s.authorizer.Check(r, func(err error) { s.loop.Defer(func() { done(err) }) })
 }

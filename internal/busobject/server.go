@@ -38,6 +38,10 @@ type Options struct {
 	// BusGone is told that the bus is gone and all names with it. The next bus is not called
 	// before done, which is called once, from any goroutine.
 	BusGone func(done func())
+	// Acted is told how calls ended that need more than the right to look or were refused, from
+	// any goroutine.
+	// It must not block. nil: nobody wants to know.
+	Acted func(Outcome)
 }
 
 // Server serves objects. Make one with New, connect it with Connect, and run it with Run.
@@ -52,6 +56,7 @@ type Server struct {
 	list       func(func([]Object))
 	clientGone func(string)
 	busGone    func(func())
+	acted      func(Outcome)
 	standard   standard
 	retry      backoff.Backoff
 
@@ -81,7 +86,7 @@ func New(opt Options) *Server {
 	s := &Server{
 		address: opt.Address, name: opt.Name, authorizer: opt.Authorizer, log: opt.Log,
 		root: opt.Root, classes: append([]*Class{opt.Root}, opt.Classes...), list: opt.List,
-		clientGone: opt.ClientGone, busGone: opt.BusGone,
+		clientGone: opt.ClientGone, busGone: opt.BusGone, acted: opt.Acted,
 		retry: defaultRetry, loop: loop.New(inbox), lanes: make(map[caller]*lane),
 	}
 	if s.list == nil {

@@ -29,7 +29,7 @@ func TestScenarios(t *testing.T) {
 }
 
 // shown are the scenarios of all files of this package.
-var shown = merged(jobScenarios, nodeScenarios, lifeScenarios, defectScenarios, monitorScenarios)
+var shown = merged(jobScenarios, nodeScenarios, lifeScenarios, defectScenarios, monitorScenarios, policyScenarios)
 
 func merged(all ...map[string]scenario) map[string]scenario {
 	out := make(map[string]scenario)

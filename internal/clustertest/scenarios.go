@@ -46,6 +46,7 @@ const (
 	CallsInFlight        = "calls-in-flight"
 	UnpluggedUnderLoad   = "unplugged-under-load"
 	MetricsOfHungNode    = "metrics-of-hung-node"
+	NodesLastWord        = "nodes-last-word"
 	MonitorsSeeLastState = "monitors-see-last-state"
 	MonitorOfOfflineNode = "monitor-of-offline-node"
 	MonitorIsQuiet       = "monitor-of-quiet-unit-asks-nothing"
@@ -98,4 +99,5 @@ var Scenarios = []Scenario{
 	{MonitorFollowsAlias, "a subscribed name that becomes another unit's alias: removed, then the events of that unit"},
 	{MonitorsAfterCut, "after a cut of 1, 5 or 60 s every monitor shows the truth"},
 	{FloodWhileCut, "more changed properties than a link holds while it is cut: the session lives, the latest values come"},
+	{NodesLastWord, "a node judges what the manager asks by its own policy, by names and not by aliases; its other units and the other nodes are not concerned"},
 }

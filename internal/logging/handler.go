@@ -42,12 +42,13 @@ func (r *record) take(key string) string {
 // whatever sink is set at the time of the message.
 type handler struct {
 	log    *Log
+	always bool   // whatever the level
 	prefix string // of the open groups
 	fields []field
 }
 
 func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= h.log.level.Level() && h.log.sink.Load() != nil
+	return (h.always || level >= h.log.level.Level()) && h.log.sink.Load() != nil
 }
 
 func (h *handler) Handle(_ context.Context, r slog.Record) error {

@@ -82,6 +82,10 @@ func New(cfg Config, out Output) *Log {
 // Logger is the root of all loggers.
 func (l *Log) Logger() *slog.Logger { return l.logger }
 
+// Always is a root for what must be written down whatever the level is. LogIsQuiet= silences
+// it too.
+func (l *Log) Always() *slog.Logger { return slog.New(&handler{log: l, always: true}) }
+
 // SetLevel changes the level alone.
 func (l *Log) SetLevel(level slog.Level) { l.level.Set(level) }
 

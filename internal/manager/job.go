@@ -88,7 +88,7 @@ func (j *job) announced() bool {
 }
 
 func (j *job) info() JobInfo {
-	info := JobInfo{ID: j.id, Node: j.session.node.name, Unit: j.req.Unit, Type: j.req.Verb.String(), State: wire.JobWaiting}
+	info := JobInfo{ID: j.id, Node: j.session.node.name, Unit: j.req.Unit, Type: j.req.Verb.String(), State: wire.JobWaiting, Caller: j.req.Caller}
 	if j.state.Is == jobRunning {
 		info.State = wire.JobRunning
 	}

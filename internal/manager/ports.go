@@ -139,6 +139,15 @@ type JobRequest struct {
 	// Transient is set for StartTransientUnit: the arguments after the mode, signature
 	// "a(sv)a(sa(sv))".
 	Transient *wire.Raw
+	// Caller is who asks, which the core passes on with the job's end.
+	Caller Caller
+}
+
+// Caller is a user of the public API.
+type Caller struct {
+	Name  string // unique name on the bus
+	UID   uint32
+	Known bool // the uid
 }
 
 // JobInfo is a job as the public API shows it.
@@ -148,6 +157,8 @@ type JobInfo struct {
 	Unit  string
 	Type  string // wire.Verb.String
 	State string // wire.JobWaiting or wire.JobRunning
+	// Caller is who asked for it, the first one where several share it.
+	Caller Caller
 }
 
 // NodeInfo is a node as the public API shows it.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/busobject"
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/wire"
@@ -55,6 +56,7 @@ type Options struct {
 	Daemon     Daemon
 	Version    string
 	Log        *slog.Logger
+	Actions    *actionlog.Log // nil: nothing is written down
 }
 
 // Bus is the public API. Make one with New, give it to manager.New as Events, give the core
@@ -64,6 +66,7 @@ type Bus struct {
 	core    Core
 	daemon  Daemon
 	version string
+	actions *actionlog.Log
 	lists   gate
 	outlets outlets // of the server's goroutine
 	events  valve
@@ -77,13 +80,13 @@ var _ manager.Events = (*Bus)(nil)
 
 // New makes the API. It does nothing until Connect.
 func New(opt Options) *Bus {
-	b := &Bus{daemon: opt.Daemon, version: opt.Version}
+	b := &Bus{daemon: opt.Daemon, version: opt.Version, actions: opt.Actions}
 	b.root, b.nodes, b.jobs, b.monitors = b.managerClass(), b.nodeClass(), b.jobClass(), b.monitorClass()
 	b.metrics = b.metricsClass()
 	b.server = busobject.New(busobject.Options{
 		Address: opt.Address, Name: wire.BusName, Authorizer: opt.Authorizer, Log: opt.Log,
 		Root: b.root, Classes: []*busobject.Class{b.nodes, b.jobs, b.monitors, b.metrics}, List: b.list,
-		ClientGone: b.clientGone, BusGone: b.busGone,
+		ClientGone: b.clientGone, BusGone: b.busGone, Acted: b.acted,
 	})
 	b.outlets = outlets{after: b.server.After, iface: b.monitorIface, log: opt.Log, max: bounds{MaxHeldUnits, MaxHeldBytes}, letGo: b.letGo}
 	return b

@@ -18,6 +18,7 @@ func (b *Bus) JobState(j manager.JobInfo) { b.server.Changed(b.jobObject(j), b.j
 
 // JobRemoved implements manager.Events.
 func (b *Bus) JobRemoved(j manager.JobInfo, result string) {
+	b.ended(j, result)
 	o := b.jobObject(j)
 	b.server.Emit(wire.RootPath, b.managerIface, "JobRemoved", j.ID, o.Path, j.Node, j.Unit, result)
 	b.server.Removed(o)

@@ -36,7 +36,7 @@ func (b *Bus) jobClass() *busobject.Class {
 
 func (b *Bus) cancelThis(c *busobject.Call) {
 	id, _ := wire.ParseJobPath(c.Path)
-	b.core.CancelJob(id, func(err error) { answer(c)(gone(c, err, wire.ErrNoSuchJob)) })
+	b.cancel(c, id, func(err error) { answer(c)(gone(c, err, wire.ErrNoSuchJob)) })
 }
 
 func (b *Bus) findThis(c *busobject.Call, done func(busobject.About, error)) {

@@ -65,6 +65,8 @@ func (b *Bus) startJob(c *busobject.Call, m *wire.NodeMethod) {
 		c.Fail(err)
 		return
 	}
+	uid, known := c.User()
+	req.Caller = manager.Caller{Name: c.Sender, UID: uid, Known: known}
 	b.core.StartJob(req, func(id uint32, err error) {
 		if err != nil {
 			c.Fail(gone(c, err, wire.ErrNoSuchNode))

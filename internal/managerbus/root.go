@@ -114,7 +114,7 @@ func (b *Bus) withJobID(c *busobject.Call, use func(id uint32)) {
 }
 
 func (b *Bus) cancelJob(c *busobject.Call) {
-	b.withJobID(c, func(id uint32) { b.core.CancelJob(id, answer(c)) })
+	b.withJobID(c, func(id uint32) { b.cancel(c, id, answer(c)) })
 }
 
 // findJob says which unit on which node a cancellation is about.

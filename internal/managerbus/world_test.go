@@ -1,6 +1,7 @@
 package managerbus
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/authz"
 	"example.org/ctrl/internal/busobject"
 	"example.org/ctrl/internal/bustest"
@@ -74,7 +76,7 @@ func online(name string) manager.NodeInfo {
 // addJob announces a job, answers, and leaves the job there.
 func (c *fakeCore) addJob(req manager.JobRequest, reply func(uint32, error)) {
 	c.lastJob++
-	j := manager.JobInfo{ID: c.lastJob, Node: req.Node, Unit: req.Unit, Type: req.Verb.String(), State: wire.JobWaiting}
+	j := manager.JobInfo{ID: c.lastJob, Node: req.Node, Unit: req.Unit, Type: req.Verb.String(), State: wire.JobWaiting, Caller: req.Caller}
 	c.jobs[j.ID] = j
 	c.events.JobNew(j)
 	reply(j.ID, nil)
@@ -244,7 +246,9 @@ type world struct {
 	core   *fakeCore
 	daemon *fakeDaemon
 	api    *Bus
-	stop   func() // ends the API as a daemon does, and waits
+	// actions takes the action log.
+	actions bytes.Buffer
+	stop    func() // ends the API as a daemon does, and waits
 }
 
 // quiet logs mistakes of ours to the test.
@@ -272,7 +276,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) serve(a busobject.Authorizer) {
 	w.t.Helper()
 	w.daemon = &fakeDaemon{level: "INFO", shutdown: make(chan struct{})}
-	w.api = New(Options{Address: w.bus.Address, Authorizer: a, Daemon: w.daemon, Version: "1.2.3", Log: quiet(w.t)})
+	w.api = New(Options{Address: w.bus.Address, Authorizer: a, Daemon: w.daemon, Version: "1.2.3", Log: quiet(w.t),
+		Actions: actionlog.New(slog.New(slog.NewJSONHandler(&w.actions, nil)))})
 	w.core.events = w.api
 	if err := w.api.Connect(w.t.Context(), w.core); err != nil {
 		w.t.Fatal(err)

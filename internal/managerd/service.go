@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/agentlink"
 	"example.org/ctrl/internal/authz"
 	"example.org/ctrl/internal/busobject"
@@ -33,6 +34,8 @@ type service struct {
 	core   *manager.Manager
 	bus    *managerbus.Bus
 	agents *agentlink.Server
+	// actions is the action log.
+	actions *actionlog.Log
 
 	authority *authority.Authority // nil where certificates come from elsewhere
 
@@ -45,7 +48,7 @@ type service struct {
 // start brings everything up in an order in which nothing is offered before it works: the
 // sockets, the bus with its name, the core, and only then the agents.
 func start(ctx context.Context, c *config.Manager, e *daemon.Env) (*service, error) {
-	s := &service{env: e, log: e.Logger(), cfg: c}
+	s := &service{env: e, log: e.Logger(), cfg: c, actions: actionlog.New(e.Log.Always())}
 	sockets, err := listen(c)
 	if err != nil {
 		return nil, err
@@ -70,6 +73,7 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 	}
 	s.bus = managerbus.New(managerbus.Options{
 		Address: address, Authorizer: s.authorizer(), Daemon: s, Version: version.Short(), Log: s.log,
+		Actions: s.actions,
 	})
 	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
 	s.core = manager.New(coreConfig(s.cfg, s.added()), events, s.log)
@@ -174,6 +178,7 @@ func (s *service) Stop(ctx context.Context) {
 	if s.polkit != nil {
 		s.polkit.Wait()
 	}
+	s.actions.Close()
 	s.status.End(ctx)
 	if s.authority != nil {
 		s.renewing.End(ctx)
