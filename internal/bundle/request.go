@@ -221,5 +221,7 @@ type History struct {
 type Garbage struct {
 	Blobs   []string `json:"blobs,omitempty"`
 	Orphans []string `json:"orphans,omitempty"`
-	Bytes   int64    `json:"bytes,omitempty"`
+	// Forgotten are workloads that were deleted long ago, whose generation is no longer kept.
+	Forgotten []string `json:"forgotten,omitempty"`
+	Bytes     int64    `json:"bytes,omitempty"`
 }
