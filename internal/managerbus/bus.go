@@ -54,6 +54,7 @@ type Options struct {
 	Address    string // D-Bus address of the bus
 	Authorizer busobject.Authorizer
 	Daemon     Daemon
+	Enrolment  Enrolment
 	Version    string
 	Log        *slog.Logger
 	Actions    *actionlog.Log // nil: nothing is written down
@@ -68,6 +69,10 @@ type Bus struct {
 	version string
 	actions *actionlog.Log
 	lists   gate
+
+	enrolment Enrolment
+	enrolling gate // one at a time
+
 	outlets outlets // of the server's goroutine
 	events  valve
 	work    sync.WaitGroup
@@ -80,7 +85,9 @@ var _ manager.Events = (*Bus)(nil)
 
 // New makes the API. It does nothing until Connect.
 func New(opt Options) *Bus {
-	b := &Bus{daemon: opt.Daemon, version: opt.Version, actions: opt.Actions}
+	b := &Bus{daemon: opt.Daemon, version: opt.Version, actions: opt.Actions, enrolment: opt.Enrolment}
+	b.lists = gate{most: maxLists, wait: maxWaiting, what: "lists of the whole fleet"}
+	b.enrolling = gate{most: 1, wait: maxEnrolling, what: "calls of " + wire.EnrolmentInterface}
 	b.root, b.nodes, b.jobs, b.monitors = b.managerClass(), b.nodeClass(), b.jobClass(), b.monitorClass()
 	b.metrics = b.metricsClass()
 	b.server = busobject.New(busobject.Options{

@@ -36,6 +36,9 @@ var samples = map[wire.Signature]wire.Raw{
 	"asb":     peer.MustEncode([]string{"a.service"}, true),
 	"asbb":    peer.MustEncode([]string{"a.service"}, true, true),
 	"asas":    peer.MustEncode([]string{"active"}, []string{"*"}),
+	"b":       peer.MustEncode(true),
+	"st":      peer.MustEncode("node1", uint64(0)),
+	"sut":     peer.MustEncode("web-*", uint32(2), uint64(0)),
 	"a{sv}":   peer.MustEncode(map[string]wire.Value{"Id": peer.MustValue("x")}),
 	"a(ss)":   peer.MustEncode([]struct{ A, B string }{{"/etc/x", "enabled"}}),
 	"sba(sv)": peer.MustEncode("web.service", true, []property{{"CPUWeight", peer.MustValue(uint64(1))}}),
@@ -76,7 +79,7 @@ func TestEveryMethod(t *testing.T) {
 		}
 	})
 	conn := w.raw(func(*peer.Message) {})
-	for _, name := range []string{wire.NodeInterface, wire.MonitorInterface, wire.ManagerInterface, wire.JobInterface} {
+	for _, name := range []string{wire.NodeInterface, wire.MonitorInterface, wire.ManagerInterface, wire.JobInterface, wire.EnrolmentInterface} {
 		for _, m := range api.Load(name).Methods {
 			w.do(func() {
 				w.core.jobs[1] = manager.JobInfo{ID: 1, Node: "node1", Unit: "web.service"}
@@ -85,6 +88,7 @@ func TestEveryMethod(t *testing.T) {
 			path := map[string]wire.ObjectPath{
 				wire.ManagerInterface: wire.RootPath, wire.NodeInterface: wire.NodePath("node1"),
 				wire.JobInterface: wire.JobPath(1), wire.MonitorInterface: wire.MonitorPath(1),
+				wire.EnrolmentInterface: wire.RootPath,
 			}[name]
 			in := api.Signature(m.In)
 			args, ok := samples[in]

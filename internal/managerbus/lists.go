@@ -17,25 +17,27 @@ const (
 	maxWaiting = 256 // for one of them to end
 )
 
-// gate lets a few through at a time and others wait, in order. The zero value is ready.
+// gate lets a few through at a time and others wait, in order.
 type gate struct {
-	mu      sync.Mutex // entered on the server's goroutine, left on others
-	inside  int
-	waiting []func()
+	most, wait int        // inside, and waiting
+	what       string     // what there are too many of
+	mu         sync.Mutex // entered on the server's goroutine, left on others
+	inside     int
+	waiting    []func()
 }
 
 // enter runs fn now or later; whoever has entered leaves. It refuses where too many wait.
 func (g *gate) enter(fn func()) error {
 	g.mu.Lock()
 	switch {
-	case g.inside < maxLists:
+	case g.inside < g.most:
 		g.inside++
 		g.mu.Unlock()
 		fn()
 		return nil
-	case len(g.waiting) >= maxWaiting:
+	case len(g.waiting) >= g.wait:
 		g.mu.Unlock()
-		return wire.ErrLimitsExceeded.With("%d lists of the whole fleet are under way or wait; try again later", maxLists+maxWaiting)
+		return wire.ErrLimitsExceeded.With("%d %s are under way or wait; try again later", g.most+g.wait, g.what)
 	}
 	g.waiting = append(g.waiting, fn)
 	g.mu.Unlock()

@@ -241,11 +241,12 @@ func (d *fakeDaemon) Shutdown()         { close(d.shutdown) }
 
 // world is the API on a bus of its own, before a fake core.
 type world struct {
-	t      *testing.T
-	bus    *bustest.Bus
-	core   *fakeCore
-	daemon *fakeDaemon
-	api    *Bus
+	t         *testing.T
+	bus       *bustest.Bus
+	core      *fakeCore
+	daemon    *fakeDaemon
+	api       *Bus
+	enrolment *fakeEnrolment
 	// actions takes the action log.
 	actions bytes.Buffer
 	stop    func() // ends the API as a daemon does, and waits
@@ -276,7 +277,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) serve(a busobject.Authorizer) {
 	w.t.Helper()
 	w.daemon = &fakeDaemon{level: "INFO", shutdown: make(chan struct{})}
-	w.api = New(Options{Address: w.bus.Address, Authorizer: a, Daemon: w.daemon, Version: "1.2.3", Log: quiet(w.t),
+	w.enrolment = &fakeEnrolment{}
+	w.api = New(Options{Address: w.bus.Address, Authorizer: a, Daemon: w.daemon, Enrolment: w.enrolment, Version: "1.2.3", Log: quiet(w.t),
 		Actions: actionlog.New(slog.New(slog.NewJSONHandler(&w.actions, nil)))})
 	w.core.events = w.api
 	if err := w.api.Connect(w.t.Context(), w.core); err != nil {

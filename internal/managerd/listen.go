@@ -43,6 +43,16 @@ func (s *sockets) overTCP() bool {
 	return slices.ContainsFunc(s.all, func(l net.Listener) bool { return l.Addr().Network() == "tcp" })
 }
 
+// port is the TCP port of the first listener that has one, 0 where none has.
+func (s *sockets) port() int {
+	for _, l := range s.all {
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			return a.Port
+		}
+	}
+	return 0
+}
+
 // listen opens what the configuration asks for. A socket that systemd has opened at a
 // configured address takes that one's place; others come in addition.
 func listen(c *config.Manager) (*sockets, error) {

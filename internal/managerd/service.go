@@ -39,6 +39,8 @@ type service struct {
 
 	authority *authority.Authority // nil where certificates come from elsewhere
 
+	port int // on which agents are awaited, 0 where they are not over TCP
+
 	mu  sync.Mutex      // held while the core is given a configuration
 	cfg *config.Manager // what is in effect; changed by Reload only
 
@@ -64,6 +66,7 @@ func start(ctx context.Context, c *config.Manager, e *daemon.Env) (*service, err
 }
 
 func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
+	s.port = sockets.port()
 	if err := s.secure(sockets); err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 		return err
 	}
 	s.bus = managerbus.New(managerbus.Options{
-		Address: address, Authorizer: s.authorizer(), Daemon: s, Version: version.Short(), Log: s.log,
+		Address: address, Authorizer: s.authorizer(), Daemon: s, Enrolment: s, Version: version.Short(), Log: s.log,
 		Actions: s.actions,
 	})
 	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
@@ -136,6 +139,13 @@ func (s *service) linkSettings() agentlink.Settings {
 func (s *service) accept(ctx context.Context, nc net.Conn) (net.Conn, agentlink.Proof, error) {
 	secure, p, err := s.store.Accept(ctx, nc)
 	return secure, agentlink.Proof{Node: p.Node, Generation: p.Generation, NotAfter: p.NotAfter}, err
+}
+
+// config is what is in effect, for other goroutines than Reload's.
+func (s *service) config() *config.Manager {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg
 }
 
 // Reload implements daemon.Service.
