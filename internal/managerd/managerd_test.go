@@ -80,7 +80,11 @@ func TestEffective(t *testing.T) {
 
 func TestCoreConfig(t *testing.T) {
 	c := coreConfig(load(t, changed+"[node node2]\nAllowed=yes\nOptional=yes\n[node node4]\nOptional=yes\n"), []string{"node4", "node1", "node3"})
-	if fmt.Sprint(c.Nodes) != "[{node1 false []} {node2 true []} {node3 false []} {node4 true []}]" || c.HeartbeatInterval != time.Second ||
+	var nodes []string
+	for _, n := range c.Nodes {
+		nodes = append(nodes, fmt.Sprint(n.Name, " ", n.Optional))
+	}
+	if fmt.Sprint(nodes) != "[node1 false node2 true node3 false node4 true]" || c.HeartbeatInterval != time.Second ||
 		c.HeartbeatThreshold != 5*time.Second || c.CallTimeout != 7*time.Second || c.QueryTimeout != 3*time.Second {
 		t.Errorf("got %+v", c)
 	}
