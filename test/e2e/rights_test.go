@@ -140,6 +140,7 @@ func TestRights(t *testing.T) {
 	t.Run("without rights", func(t *testing.T) { withoutRights(t, f) })
 	t.Run("polkit that goes", func(t *testing.T) { polkitGoes(t, f) })
 	t.Run("prompt", func(t *testing.T) { prompt(t, f) })
+	t.Run("every method", func(t *testing.T) { everyMethod(t, f) })
 	t.Run("secrets", func(t *testing.T) { secrets(t, f) })
 }
 
