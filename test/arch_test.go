@@ -37,11 +37,11 @@ type rule struct {
 	why    string
 }
 
-var cores = []string{"internal/manager", "internal/agent"}
+var cores = []string{"internal/manager", "internal/agent", "internal/workload"}
 
 var adapters = []string{
 	"internal/pki", "internal/agentlink", "internal/managerlink", "internal/systemd",
-	"internal/managerbus", "internal/agentbus", "internal/authz", "internal/sdnotify",
+	"internal/managerbus", "internal/agentbus", "internal/authz", "internal/sdnotify", "internal/workloadstore",
 }
 
 var testSupport = []string{"internal/systemdtest", "internal/clustertest", "internal/lab", "internal/machine/machinetest", "internal/pki/pkitest", "internal/bustest"}

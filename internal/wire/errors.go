@@ -34,6 +34,9 @@ var (
 	ErrNoSuchJob          = &Error{Name: errorPrefix + "NoSuchJob"}
 	ErrNoSuchMonitor      = &Error{Name: errorPrefix + "NoSuchMonitor"}
 	ErrNoSuchSubscription = &Error{Name: errorPrefix + "NoSuchSubscription"}
+	ErrNoSuchWorkload     = &Error{Name: errorPrefix + "NoSuchWorkload"}
+	ErrNoSuchOperation    = &Error{Name: errorPrefix + "NoSuchOperation"}
+	ErrWorkloadBusy       = &Error{Name: errorPrefix + "WorkloadBusy"}
 	ErrUnitBusy           = &Error{Name: errorPrefix + "UnitBusy"}
 	ErrNodeNotAllowed     = &Error{Name: errorPrefix + "NodeNotAllowed"}
 	ErrNodeExists         = &Error{Name: errorPrefix + "NodeExists"}
