@@ -134,7 +134,7 @@ func (a *app) nodeHint(typed string) string {
 		names[i] = nodes[i].Name
 	}
 	if len(names) == 0 {
-		return "the fleet has no nodes: name them in AllowedNodeNames= of the manager's configuration"
+		return "the fleet has no nodes; ctl node add NODE adds one"
 	}
 	if near := closest(typed, names); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)

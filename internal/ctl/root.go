@@ -91,7 +91,7 @@ without a suffix is a service.`,
 
 // commands are all commands, one function per command.
 var commands = []func(*app) *cobra.Command{
-	listNodesCommand, statusCommand, isOnlineCommand, logLevelCommand, metricsCommand, shutdownCommand, switchManagerCommand, versionCommand,
+	listNodesCommand, nodeCommand, pkiCommand, statusCommand, isOnlineCommand, logLevelCommand, metricsCommand, shutdownCommand, switchManagerCommand, versionCommand,
 	startCommand, stopCommand, restartCommand, reloadCommand, tryRestartCommand, reloadOrRestartCommand, tryReloadOrRestartCommand,
 	runCommand, listUnitsCommand, monitorCommand, isActiveCommand, isFailedCommand, showCommand, killCommand, freezeCommand, thawCommand, resetFailedCommand, setPropertyCommand,
 	listUnitFilesCommand, catCommand, enableCommand, disableCommand, maskCommand, unmaskCommand, presetCommand, isEnabledCommand,

@@ -16,6 +16,8 @@ type Fleet struct {
 	Version string
 	Metrics bool // are on
 	Nodes   []*Node
+
+	Enrolment Enrolment
 }
 
 // Node is one pretended node.

@@ -120,6 +120,8 @@ func (m *Manager) route(c *call, iface string) error {
 		return nil
 	case wire.ManagerInterface:
 		return m.serveManager(c)
+	case wire.EnrolmentInterface:
+		return m.serveEnrolment(c)
 	case wire.MonitorInterface:
 		return m.serveMonitor(c)
 	case wire.IntrospectableInterface:
