@@ -22,12 +22,12 @@ const (
 	kinds
 )
 
-// MessageIDs are the values of MESSAGE_ID, in the order of the kinds. They never change.
+// MessageIDs are the values of MESSAGE_ID, in the order of the kinds.
 var MessageIDs = [kinds]string{
-	Acted:      "7814c8610f0c46d298c935c911f136fb",
-	Refused:    "3d87440772ea4b289827b7ed226cb0a5",
-	JobEnded:   "c2fc1522c5b44866a538715a63e4874e",
-	Summarised: "e25a289e9aac4a6899f98888650c7a32",
+	Acted:      wire.MessageActed,
+	Refused:    wire.MessageRefused,
+	JobEnded:   wire.MessageJobEnded,
+	Summarised: wire.MessageSummarised,
 }
 
 var messages = [kinds]string{Acted: "act", Refused: "act refused", JobEnded: "job ended", Summarised: "more acts were refused or failed"}

@@ -33,6 +33,10 @@ func (a *app) hint(err error) string {
 		return "start it: " + a.systemctl() + " start ctrl-manager; on another machine: ctl -H root@HOST …"
 	case errors.Is(err, client.ErrManagerGone):
 		return "jobs on nodes go on; see " + a.systemctl() + " status ctrl-manager"
+	case errors.Is(err, errJournalDenied):
+		return "run it as root (sudo ctl events …), or let an administrator add you to the group systemd-journal or adm"
+	case errors.Is(err, wire.ErrAccessDenied) && strings.Contains(err.Error(), wire.NodeRefuses):
+		return "" // the node has said what to change, and no right of the caller's is missing
 	case errors.Is(err, wire.ErrAccessDenied), errors.Is(err, wire.ErrInteractiveAuth):
 		return deniedHint(err)
 	case errors.Is(err, wire.ErrNoSuchNode):

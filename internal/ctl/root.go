@@ -96,7 +96,7 @@ var commands = []func(*app) *cobra.Command{
 	runCommand, listUnitsCommand, monitorCommand, isActiveCommand, isFailedCommand, showCommand, killCommand, freezeCommand, thawCommand, resetFailedCommand, setPropertyCommand,
 	listUnitFilesCommand, catCommand, enableCommand, disableCommand, maskCommand, unmaskCommand, presetCommand, isEnabledCommand,
 	getDefaultCommand, setDefaultCommand, daemonReloadCommand,
-	listJobsCommand, cancelCommand,
+	listJobsCommand, cancelCommand, eventsCommand,
 	proxyNameCommand,
 	completionCommand,
 }

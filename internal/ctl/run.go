@@ -24,6 +24,7 @@ func Run(ctx context.Context, args []string, env func(string) string, in io.Read
 	a := &app{ctx: ctx, env: env, in: in, out: out, errOut: errOut, now: time.Now}
 	a.screen = a.screenOf
 	a.deadline = giveUpAfter
+	a.journalctl = "journalctl"
 	return a.run(args)
 }
 
@@ -44,10 +45,12 @@ type app struct {
 	screen func(io.Writer) screen // what a stream leads to
 	// deadline makes the context of a wait that --timeout ends, with the cause errGaveUp.
 	deadline func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-	bus      *client.Client
-	pager    *pager
-	hinted   map[string]bool // hints that were given already
-	saying   sync.Mutex      // lines on errOut come from several goroutines
+	// journalctl is the program by that name.
+	journalctl string
+	bus        *client.Client
+	pager      *pager
+	hinted     map[string]bool // hints that were given already
+	saying     sync.Mutex      // lines on errOut come from several goroutines
 }
 
 func (a *app) run(args []string) int {

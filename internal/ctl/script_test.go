@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 
 			"liveterminal": liveTerminalCmd,
 			"agent":        agentCmd,
+			"journal":      journalCmd,
 			"nobus":        func(ts *testscript.TestScript, _ bool, _ []string) { worldOf(ts).bus.Stop() },
 		},
 	})
@@ -63,6 +64,8 @@ type scriptWorld struct {
 	bus     *bustest.Bus
 	manager *fakemanager.Manager
 	agent   *fakemanager.Agent
+	// journalctl is a program that prints what the real one would.
+	journalctl string
 }
 
 func worldOf(ts *testscript.TestScript) *scriptWorld { return ts.Value(worldKey{}).(*scriptWorld) }
@@ -104,6 +107,7 @@ func callsCmd(ts *testscript.TestScript, _ bool, _ []string) {
 func newApp(ts *testscript.TestScript, ctx context.Context, terminal int) *app {
 	a := &app{ctx: ctx, env: ts.Getenv, in: strings.NewReader(""), out: ts.Stdout(), errOut: ts.Stderr(), now: func() time.Time { return testNow }}
 	a.deadline = giveUpAfter
+	a.journalctl = worldOf(ts).journalctl
 	a.screen = func(w io.Writer) screen {
 		return screen{terminal: terminal > 0, width: terminal, color: a.opt.color == "always"}
 	}

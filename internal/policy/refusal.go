@@ -35,8 +35,8 @@ func (p *Policy) own(act Act, name string) error {
 		}
 		what = name + ", in which " + wire.AgentUnit + " runs"
 	}
-	return wire.ErrAccessDenied.With("the manager may not %s %s, which would cut it off from this node; "+
-		"shut the agent down with the Shutdown method, or use systemctl on the node", verb, what)
+	return wire.ErrAccessDenied.With("%s%s%s %s, which would cut the manager off from the node; to end the agent: ctl shutdown %s, or systemctl on the node",
+		p.name(), wire.NodeRefuses, verb, what, p.name())
 }
 
 // words are ctl's for the methods that are no job verbs.
@@ -78,12 +78,15 @@ func (p *Policy) refuseUnit(act Act, u Unit, key, set string) error {
 
 // denied is the text of every refusal: whose word it is, which key, and what to change.
 func (p *Policy) denied(what, key, set string) error {
-	node := p.set.Node
-	if node == "" {
-		node = "the node"
+	return wire.ErrAccessDenied.With("%s%s%s: %s in [policy] of its agent.conf; to change that, %s on %s and run there: systemctl reload %s",
+		p.name(), wire.NodeRefuses, what, key, set, p.name(), strings.TrimSuffix(wire.AgentUnit, ".service"))
+}
+
+func (p *Policy) name() string {
+	if p.set.Node == "" {
+		return "the node"
 	}
-	return wire.ErrAccessDenied.With("%s refuses to let the manager %s: %s in [policy] of its agent.conf; to change that, %s on %s and run there: systemctl reload %s",
-		node, what, key, set, node, strings.TrimSuffix(wire.AgentUnit, ".service"))
+	return p.set.Node
 }
 
 // Apply judges the delivery of unit files and their configuration.
