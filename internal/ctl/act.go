@@ -3,7 +3,6 @@ package ctl
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -43,18 +42,13 @@ func (a *app) actOnUnits(nodes, units []string, act action) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	unmatched := make(map[string]int)
+	var missed unmatched
 	err = a.forNodes(nodes, act.f, func(node string) error {
 		found, none, err := a.expand(a.ctx, node, units)
 		if err != nil {
 			return &failure{doing: fmt.Sprintf("cannot %s units on %s", act.doing, node), node: node, err: err}
 		}
-		mu.Lock()
-		for _, glob := range none {
-			unmatched[glob]++
-		}
-		mu.Unlock()
+		missed.add(none)
 		var errs []error
 		for _, u := range found {
 			if err := act.do(a.ctx, c.Node(node), u); err != nil {
@@ -63,7 +57,7 @@ func (a *app) actOnUnits(nodes, units []string, act action) error {
 		}
 		return join(errs)
 	})
-	return join(append([]error{err}, noMatches(nodes, unmatched)...))
+	return join(append([]error{err}, noMatches(nodes, missed.counts)...))
 }
 
 // forNodes does something on every node, as the flags say: in parallel, or one after the

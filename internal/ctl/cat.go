@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.org/ctrl/internal/ctl/render"
+	"example.org/ctrl/internal/unit"
 )
 
 // fileRow is one file of a unit.
@@ -30,7 +31,18 @@ func catCommand(a *app) *cobra.Command {
 	f.add(cmd)
 	cmd.ValidArgsFunction = a.completeFiles
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		nodes, units, err := a.nodesAndFiles(cmd, args, f)
+		pattern, typed, err := f.split(cmd, args)
+		if err == nil && len(typed) == 0 {
+			err = needs(cmd, "a NODE and at least one UNIT")
+		}
+		if err != nil {
+			return err
+		}
+		units, err := a.unitNamesOr(typed, unit.CheckName)
+		if err != nil {
+			return err
+		}
+		nodes, err := a.nodes(a.ctx, pattern)
 		if err != nil {
 			return err
 		}
@@ -40,8 +52,14 @@ func catCommand(a *app) *cobra.Command {
 		}
 		perNode := make([][]fileRow, len(nodes))
 		errs := make([]error, len(nodes))
+		var missed unmatched
 		each(nodes, maxNodesAtOnce, func(i int, node string) {
-			for _, u := range units {
+			found, none, err := a.expand(a.ctx, node, units)
+			missed.add(none)
+			if err != nil {
+				errs[i] = &failure{doing: "cannot ask " + node, node: node, err: err}
+			}
+			for _, u := range found {
 				files, err := c.Node(node).ReadUnitFiles(a.ctx, u)
 				if err != nil {
 					errs[i] = join([]error{errs[i], &failure{doing: fmt.Sprintf("cannot read the files of %s on %s", u, node), node: node, unit: u, err: err}})
@@ -58,7 +76,7 @@ func catCommand(a *app) *cobra.Command {
 		} else {
 			err = a.showFiles(rows, len(nodes) > 1)
 		}
-		return join(append([]error{err}, errs...))
+		return join(slices.Concat([]error{err}, errs, noMatches(nodes, missed.counts)))
 	}
 	return cmd
 }
@@ -72,6 +90,9 @@ func (a *app) showFiles(rows []fileRow, several bool) error {
 		path := r.Path
 		if several {
 			path = r.Node + ":" + path
+		}
+		if r.Text == "" && !unit.IsTemplate(r.Unit) && (i == 0 || rows[i-1].Unit != r.Unit || rows[i-1].Node != r.Node) {
+			path = "Unit " + r.Unit + " is masked." // an empty file masks, as a link to /dev/null does
 		}
 		b.WriteString(a.options().Paint(render.Faint, "# "+render.Clean(path)) + "\n")
 		b.WriteString(render.CleanLines(r.Text))

@@ -61,7 +61,7 @@ func stateCommand(a *app, word, short, long string, otherwise int, good ...strin
 			switch {
 			case slices.Contains(good, r.Active):
 				return nil
-			case r.Load != "not-found":
+			case r.Load != "not-found" || r.Active != "inactive": // it may run without a file
 				code = otherwise
 			}
 		}

@@ -180,7 +180,7 @@ func TestPropertyText(t *testing.T) {
 		{"SELinuxContext", []any{true, "x"}, []string{"-x"}},
 		{"EnvironmentFiles", [][]any{{"/etc/x", true}}, []string{"/etc/x (ignore_errors=yes)"}},
 		{"Listen", [][]any{{"Stream", "/run/x"}, {"Datagram", "/run/y"}}, []string{"/run/x (Stream)", "/run/y (Datagram)"}},
-		{"TimersMonotonic", [][]any{{"OnBootUSec", uint64(900_000_000), uint64(0)}}, []string{"{ OnBootSec=15min ; next_elapse=0 }"}},
+		{"TimersMonotonic", [][]any{{"OnBootUSec", uint64(900_000_000), uint64(0)}}, []string{"{ OnBootUSec=15min ; next_elapse=0 }"}},
 		{"TimersCalendar", [][]any{{"OnCalendar", "daily", uint64(1700000000000000)}}, []string{"{ OnCalendar=daily ; next_elapse=Tue 2023-11-14 22:13:20 UTC }"}},
 		{"Conditions", [][]any{{"ConditionPathExists", false, true, "/x", int32(-1)}}, []string{"ConditionPathExists=!/x (failed)"}},
 		{"IPAddressAllow", [][]any{{int32(2), []byte{10, 0, 0, 0}, uint32(8)}}, []string{"10.0.0.0/8"}},

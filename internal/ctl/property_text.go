@@ -292,7 +292,7 @@ func timerText(row []any) string {
 	if base, ok := row[1].(uint64); ok {
 		what, when = render.Span(base, 0), render.Span(next, 0)
 	}
-	return fmt.Sprintf("{ %s=%s ; next_elapse=%s }", strings.Replace(fmt.Sprint(row[0]), "USec", "Sec", 1), what, when)
+	return fmt.Sprintf("{ %v=%s ; next_elapse=%s }", row[0], what, when)
 }
 
 // prefixText writes an address with its prefix: "(iayu)".

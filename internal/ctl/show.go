@@ -70,8 +70,10 @@ func (a *app) show(nodes, units, names []string, value bool) error {
 	}
 	perNode := make([][][]propertyRow, len(nodes))
 	errs := make([]error, len(nodes))
+	var missed unmatched
 	each(nodes, maxNodesAtOnce, func(i int, node string) {
-		found, _, err := a.expand(a.ctx, node, units)
+		found, none, err := a.expand(a.ctx, node, units)
+		missed.add(none)
 		if err != nil {
 			errs[i] = &failure{doing: "cannot ask " + node, node: node, err: err}
 			return
@@ -92,7 +94,7 @@ func (a *app) show(nodes, units, names []string, value bool) error {
 	} else {
 		err = a.showProperties(groups, value)
 	}
-	return join(append([]error{err}, errs...))
+	return join(slices.Concat([]error{err}, errs, noMatches(nodes, missed.counts)))
 }
 
 func (a *app) propertyRows(node, unit string, all map[string]client.Value, names []string) []propertyRow {

@@ -198,10 +198,12 @@ func (d *details) loaded(r *unitStatusRow) {
 	if wrongLoad(r.Load) {
 		style = render.Bad
 	}
-	var in []string
+	load := d.a.options().Paint(style, render.Clean(r.Load))
 	if row, ok := r.all["LoadError"].Data.([]any); ok && len(row) == 2 && row[1] != "" {
-		in = append(in, fmt.Sprintf("Reason: %v", row[1]))
+		d.line("Loaded", "%s (Reason: %s)", load, render.Clean(fmt.Sprint(row[1])))
+		return
 	}
+	var in []string
 	path := r.Path
 	if source := r.all.text("SourcePath"); source != "" {
 		path = source
@@ -215,11 +217,13 @@ func (d *details) loaded(r *unitStatusRow) {
 	if r.Preset != "" {
 		in = append(in, "preset: "+r.Preset)
 	}
-	text := d.a.options().Paint(style, render.Clean(r.Load))
 	if len(in) > 0 {
-		text += " (" + render.Clean(strings.Join(in, "; ")) + ")"
+		load += " (" + render.Clean(strings.Join(in, "; ")) + ")"
 	}
-	d.line("Loaded", "%s", text)
+	d.line("Loaded", "%s", load)
+	if r.all.flag("Transient") {
+		d.line("Transient", "yes")
+	}
 }
 
 func (d *details) dropIns(paths []string) {
@@ -263,10 +267,13 @@ func (d *details) active(r *unitStatusRow) {
 		text += " (Result: " + r.Result + ")"
 	}
 	d.line("Active", "%s%s", d.a.options().Paint(activeStyle(r.Active), render.Clean(text)), d.a.since(r.Since))
-	if from, to := r.all.number("ActiveEnterTimestampMonotonic"), r.all.number("ActiveExitTimestampMonotonic"); r.Active != "active" && from > 0 && to > from {
+	if from, to := r.all.number("ActiveEnterTimestampMonotonic"), r.all.number("ActiveExitTimestampMonotonic"); ended(r.Active) && from > 0 && to > from {
 		d.line("Duration", "%s", render.Span(to-from, 1000))
 	}
 }
+
+// ended tells whether a unit in this state has run and runs no more.
+func ended(active string) bool { return active == "inactive" || active == "failed" }
 
 func (d *details) conditions(p props) {
 	if p.flag("ConditionResult") || p.number("ConditionTimestamp") == 0 {
@@ -279,28 +286,45 @@ func (d *details) conditions(p props) {
 }
 
 func (d *details) references(p props) {
-	for _, what := range []struct{ label, name string }{{"TriggeredBy", "TriggeredBy"}, {"Triggers", "Triggers"}, {"Docs", "Documentation"}} {
-		for i, text := range p.texts(what.name) {
-			if i == 0 {
-				d.line(what.label, "%s", render.Clean(text))
-			} else {
-				d.more(render.Clean(text))
-			}
-		}
-	}
-	if next := client.Moment(p.number("NextElapseUSecRealtime")); !next.IsZero() {
+	d.list("TriggeredBy", p.texts("TriggeredBy"))
+	if next := nextElapse(p); !next.IsZero() {
 		d.line("Trigger", "%s; %s", render.Stamp(next), render.Ago(next, d.a.now()))
 	}
-	for i, row := range p.rows("Listen") {
-		text := fmt.Sprintf("%v (%v)", row[len(row)-1], row[0])
+	d.list("Triggers", p.texts("Triggers"))
+	d.list("Docs", p.texts("Documentation"))
+	var listen []string
+	for _, row := range p.rows("Listen") {
+		listen = append(listen, fmt.Sprintf("%v (%v)", row[len(row)-1], row[0]))
+	}
+	d.list("Listen", listen)
+	d.optional("Where", p.text("Where"))
+	d.optional("What", p.text("What"))
+}
+
+// list writes several texts under one label.
+func (d *details) list(label string, texts []string) {
+	for i, text := range texts {
 		if i == 0 {
-			d.line("Listen", "%s", render.Clean(text))
+			d.line(label, "%s", render.Clean(text))
 		} else {
 			d.more(render.Clean(text))
 		}
 	}
-	d.optional("Where", p.text("Where"))
-	d.optional("What", p.text("What"))
+}
+
+// nextElapse is when a timer triggers next, the zero time for never. A timer that counts from
+// an event knows that in the node's monotonic clock, which the time stamps of the unit's last
+// change tie to the calendar.
+func nextElapse(p props) time.Time {
+	next := p.number("NextElapseUSecRealtime")
+	since, at := p.number("NextElapseUSecMonotonic"), p.number("StateChangeTimestampMonotonic")
+	if at == 0 || since == 0 || since == ^uint64(0) {
+		return client.Moment(next)
+	}
+	if monotonic := p.number("StateChangeTimestamp") + since - at; next == 0 || monotonic < next {
+		next = monotonic
+	}
+	return client.Moment(next)
 }
 
 // commands writes the processes that have ended, and the main one.
@@ -404,7 +428,7 @@ type group struct {
 // processes draws the control group of a unit as a tree.
 func (d *details) processes(r *unitStatusRow) {
 	root := r.all.text("ControlGroup")
-	if root == "" || len(r.processes) == 0 {
+	if root == "" {
 		return
 	}
 	d.line("CGroup", "%s", render.Clean(root))

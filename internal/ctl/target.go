@@ -137,6 +137,11 @@ func unique(list []string) []string {
 
 // unitNames completes and checks the units that somebody typed. Globs stay.
 func (a *app) unitNames(typed []string) ([]string, error) {
+	return a.unitNamesOr(typed, unit.CheckInstance)
+}
+
+// unitNamesOr is unitNames with another check of a name.
+func (a *app) unitNamesOr(typed []string, check func(string) error) ([]string, error) {
 	var names []string
 	for _, t := range typed {
 		if t == "" {
@@ -147,7 +152,7 @@ func (a *app) unitNames(typed []string) ([]string, error) {
 			if _, err := unit.CompileGlob(name); err != nil {
 				return nil, usage("unit %v", err)
 			}
-		} else if err := unit.CheckInstance(name); err != nil {
+		} else if err := check(name); err != nil {
 			return nil, usage("%v", err)
 		}
 		if name != t && name != unit.WithSuffix(t) && !strings.HasPrefix(t, "/") && !unit.HasGlob(name) {
@@ -199,6 +204,23 @@ func (a *app) expand(ctx context.Context, node string, units []string) (found, u
 		}
 	}
 	return unique(found), unmatched, nil
+}
+
+// unmatched counts, for globs, on how many nodes they matched nothing.
+type unmatched struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (u *unmatched) add(globs []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.counts == nil {
+		u.counts = make(map[string]int)
+	}
+	for _, glob := range globs {
+		u.counts[glob]++
+	}
 }
 
 // each runs fn for every item, at most limit at a time, and waits for all.

@@ -28,18 +28,35 @@ func templateFiles(searchPath []string, name string) ([]string, error) {
 // templateFragment finds a template's file and its primary name: a link to another template
 // of the search path is an alias, one to elsewhere is the file.
 func templateFragment(searchPath []string, name string) (path, id string) {
-	for _, dir := range searchPath {
-		path = filepath.Join(dir, name)
-		if _, err := os.Lstat(path); err != nil {
-			continue
+	for range maxAliases {
+		path = firstIn(searchPath, name)
+		target, err := os.Readlink(path)
+		if err != nil {
+			return path, name
 		}
-		real, err := filepath.EvalSymlinks(path)
-		if err == nil && real != path && slices.Contains(searchPath, filepath.Dir(real)) && unit.IsTemplate(filepath.Base(real)) {
-			return real, filepath.Base(real)
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
 		}
-		return path, name
+		if !slices.Contains(searchPath, filepath.Dir(target)) || !unit.IsTemplate(filepath.Base(target)) {
+			return path, name
+		}
+		name = filepath.Base(target)
 	}
 	return "", name
+}
+
+// maxAliases bounds how many aliases may lead from one to the next.
+const maxAliases = 16
+
+// firstIn is the path of the first file of that name, "" where there is none.
+func firstIn(searchPath []string, name string) string {
+	for _, dir := range searchPath {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // templateNames are all names of a template: its own and its aliases.

@@ -42,7 +42,7 @@ func TestTemplateFiles(t *testing.T) {
 		"al@.service":          common,
 		"mm@.service":          {"etc/mm@.service"},
 		"li@.service":          {"etc/li@.service", "lib/service.d/4.conf"},
-		"lost@.service":        {"etc/lost@.service", "lib/service.d/4.conf"},
+		"lost@.service":        nil,
 		"odd*[x]@.service":     {"lib/odd*[x]@.service", "lib/service.d/4.conf"},
 		"none@.service":        nil,
 	} {
