@@ -91,8 +91,11 @@ func (a *app) showFiles(rows []fileRow, several bool) error {
 		if several {
 			path = r.Node + ":" + path
 		}
-		if r.Text == "" && !unit.IsTemplate(r.Unit) && (i == 0 || rows[i-1].Unit != r.Unit || rows[i-1].Node != r.Node) {
-			path = "Unit " + r.Unit + " is masked." // an empty file masks, as a link to /dev/null does
+		first := i == 0 || rows[i-1].Unit != r.Unit || rows[i-1].Node != r.Node
+		if r.Text == "" && first && !unit.IsTemplate(r.Unit) {
+			// An empty file masks, as a link to /dev/null does.
+			b.WriteString(a.options().Paint(render.Faint, "# Unit "+render.Clean(r.Unit)+" is masked.") + "\n")
+			continue
 		}
 		b.WriteString(a.options().Paint(render.Faint, "# "+render.Clean(path)) + "\n")
 		b.WriteString(render.CleanLines(r.Text))

@@ -167,7 +167,7 @@ func unitMark(active string) render.Mark {
 
 // showUnit writes a unit as systemctl status does, with the node before its name.
 func (a *app) showUnit(r *unitStatusRow) error {
-	d, o := a.details(), a.options()
+	d := a.details()
 	title := r.Node + " " + r.Unit
 	if r.Description != "" && r.Description != r.Unit {
 		title += " - " + r.Description
@@ -177,9 +177,6 @@ func (a *app) showUnit(r *unitStatusRow) error {
 	d.dropIns(r.all.texts("DropInPaths"))
 	d.active(r)
 	d.conditions(r.all)
-	if r.Freezer != "" && r.Freezer != "running" {
-		d.line("Freezer", "%s", o.Paint(render.Changing, render.Clean(r.Freezer)))
-	}
 	d.references(r.all)
 	d.commands(r)
 	d.numbers(r)
@@ -265,6 +262,9 @@ func (d *details) active(r *unitStatusRow) {
 	}
 	if r.Result != "" && r.Result != "success" {
 		text += " (Result: " + r.Result + ")"
+	}
+	if r.Freezer != "" && r.Freezer != "running" {
+		text += " (" + r.Freezer + ")"
 	}
 	d.line("Active", "%s%s", d.a.options().Paint(activeStyle(r.Active), render.Clean(text)), d.a.since(r.Since))
 	if from, to := r.all.number("ActiveEnterTimestampMonotonic"), r.all.number("ActiveExitTimestampMonotonic"); ended(r.Active) && from > 0 && to > from {
