@@ -24,16 +24,18 @@ type difference struct {
 const (
 	startVerbs = "start restart try-restart reload-or-restart try-reload-or-restart"
 	fileVerbs  = "enable disable mask unmask preset is-enabled"
+	noUnit     = "missing noinstance dropinonly badname blank dangling bypath globmissing"
 )
 
 // differences are those that docs/compare.md tells.
 var differences = []difference{
 	{kinds: "longname", ctl: []int{2}, why: "a name that cannot be right is a usage error"},
-	{says: "neither a valid invocation ID nor unit name", ctl: []int{2}, why: "a name that cannot be right is a usage error"},
+	{says: "neither a valid invocation ID nor unit name|Invalid argument", ctl: []int{2}, why: "a name that cannot be right is a usage error"},
 	{verbs: "set-property", kinds: "blank", ctl: []int{2}, why: "what is no NAME=VALUE is a usage error"},
 	{verbs: fileVerbs, kinds: "glob globmissing", systemctl: "0 1", ctl: []int{2}, why: "globs of unit files are refused; systemctl escapes them with a warning, and masks what was not meant"},
+	{verbs: "is-active is-failed", kinds: noUnit, systemctl: "1 3", ctl: []int{4}, why: "what does not exist is 4 with every verb, as systemctl has it since systemd 254"},
 	{kinds: "globmissing", systemctl: "0", ctl: []int{4}, why: "a glob that matches nothing is an error"},
-	{verbs: startVerbs + " stop reload kill freeze thaw reset-failed set-property", kinds: "template", ctl: []int{2}, why: "a template without an instance is a usage error"},
+	{verbs: startVerbs + " stop reload kill freeze thaw reset-failed set-property is-active is-failed show status", kinds: "template defaultinstance", ctl: []int{2}, why: "a template without an instance is a usage error"},
 	{verbs: startVerbs, kinds: "dies", systemctl: "0", ctl: []int{0, 1}, why: "a service that dies at once has failed, if it has done so by the time ctl looks; systemctl does not look"},
 	{verbs: startVerbs, kinds: "restarting", systemctl: "0", ctl: []int{0, 1}, why: "likewise a service that waits for its automatic restart"},
 	{verbs: "freeze thaw", kinds: "gone", ctl: []int{1}, why: "systemd freezes no unit without a file, and says so; systemctl asks first whether there is one"},

@@ -113,7 +113,7 @@ var kinds = []kind{
 	{name: "dropinonly", more: map[string]string{admin + "{}.service.d/a.conf": sleep}, asFile: true},
 	{name: "badname", typed: "{}@@.service", asFile: true},
 	{name: "longname", typed: "{}" + strings.Repeat("x", 250), asFile: true},
-	{name: "blank", typed: "{} {}", asFile: true},
+	{name: "blank", typed: "{} {}_2", asFile: true},
 	{name: "glob", typed: "{}_g*", files: reload, more: map[string]string{vendor + "{}_g1.service": reload, vendor + "{}_g2.service": reload}, state: "active running"},
 	{name: "globmissing", typed: "{}_g*", asFile: true},
 }

@@ -55,8 +55,8 @@ type unitNow struct {
 }
 
 // units reads the states of units; whole is all of unitNow, for the rest of which each unit
-// has to be asked.
-func (p *pid1) units(names []string, whole bool) (map[string]unitNow, error) {
+// has to be asked; files is also what systemd finds on disk, which takes it long.
+func (p *pid1) units(names []string, whole, files bool) (map[string]unitNow, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var rows []wire.UnitStatus
@@ -71,6 +71,8 @@ func (p *pid1) units(names []string, whole bool) (map[string]unitNow, error) {
 			path := dbus.ObjectPath(wire.UnitPath(r.Name))
 			u.Result = p.property(ctx, path, wire.SystemdName+"."+strings.ToUpper(kind[:1])+kind[1:], "Result")
 			u.Freezer = p.property(ctx, path, wire.SystemdUnitInterface, "FreezerState")
+		}
+		if whole && files {
 			if err := p.call(ctx, "GetUnitFileState", r.Name).Store(&u.File); err != nil {
 				u.File = errorName(err)
 			}
@@ -89,15 +91,15 @@ func errorName(err error) string {
 
 // settle waits until units are the same on both nodes and returns where they are not, at
 // the deadline.
-func settle(ctx context.Context, ours, theirs *pid1, names []string) (a, b map[string]unitNow, err error) {
+func settle(ctx context.Context, ours, theirs *pid1, names []string, files bool) (a, b map[string]unitNow, err error) {
 	for {
 		drain(ours.wake)
 		drain(theirs.wake)
 		for _, whole := range []bool{false, true} {
-			if a, err = ours.units(names, whole); err != nil {
+			if a, err = ours.units(names, whole, files); err != nil {
 				return a, b, err
 			}
-			if b, err = theirs.units(names, whole); err != nil {
+			if b, err = theirs.units(names, whole, files); err != nil {
 				return a, b, err
 			}
 			if !maps.Equal(a, b) {

@@ -84,7 +84,7 @@ func copiesFor(verb string, jobs, files bool) []copyOf {
 	return list
 }
 
-func TestDifferential(t *testing.T) {
+func TestDifferentialVerbs(t *testing.T) {
 	d := newDiffer(t)
 	var all []copyOf
 	for _, v := range verbs {
@@ -106,9 +106,17 @@ func TestDifferential(t *testing.T) {
 				a[i] = d.ctl(within(t), slices.Concat([]string{v.word}, flags, []string{"--", "node1"}, tail)...)
 				b[i] = systemctl(t, d.theirs.node, slices.Concat([]string{v.word}, flags, []string{"--"}, tail)...)
 			})
-			d.compare(t, v.word, copies, a, b)
+			d.compare(t, v.word, v.files, copies, a, b)
 		})
 	}
+}
+
+// TestDifferentialLooks is for verbs that change nothing. Both programs look at the same node.
+func TestDifferentialLooks(t *testing.T) {
+	d := newDiffer(t)
+	d.ours.prepare(t, lookCopies())
+	t.Run("look", d.look)
+	t.Run("list", d.list)
 }
 
 // eachOf runs something for all copies, some at a time.
@@ -134,7 +142,7 @@ func systemctl(t *testing.T, n *lab.Node, args ...string) lab.Result {
 const settleLimit = 10 * time.Second
 
 // compare holds states and exit codes against each other.
-func (d *differ) compare(t *testing.T, verb string, copies []copyOf, a, b []lab.Result) {
+func (d *differ) compare(t *testing.T, verb string, files bool, copies []copyOf, a, b []lab.Result) {
 	t.Helper()
 	var names []string
 	for _, c := range copies {
@@ -146,7 +154,7 @@ func (d *differ) compare(t *testing.T, verb string, copies []copyOf, a, b []lab.
 	}
 	ctx, cancel := context.WithTimeout(within(t), settleLimit)
 	defer cancel()
-	ours, theirs, err := settle(ctx, d.ours, d.theirs, names)
+	ours, theirs, err := settle(ctx, d.ours, d.theirs, names, files)
 	if err != nil {
 		t.Fatal(err)
 	}
