@@ -141,7 +141,9 @@ func TestRights(t *testing.T) {
 	t.Run("polkit that goes", func(t *testing.T) { polkitGoes(t, f) })
 	t.Run("prompt", func(t *testing.T) { prompt(t, f) })
 	t.Run("every method", func(t *testing.T) { everyMethod(t, f) })
+	t.Run("every method of the agent", func(t *testing.T) { localMethods(t, f) })
 	t.Run("secrets", func(t *testing.T) { secrets(t, f) })
+	t.Run("port of systemd", func(t *testing.T) { portOfSystemd(t, f) })
 }
 
 // withoutRights: no rule about something else helps, whatever the uid, and the text says

@@ -3,7 +3,10 @@ package e2e
 import (
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
+
+	"example.org/ctrl/test/fleet"
 )
 
 // TestExposure prints what systemd thinks of the daemons' sandboxes and holds it against what
@@ -24,5 +27,21 @@ func TestExposure(t *testing.T) {
 		if level, err := strconv.ParseFloat(found[1], 64); err != nil || level > most {
 			t.Errorf("%s: exposure %s is more than %g", unit, found[1], most)
 		}
+	}
+}
+
+// portOfSystemd: with the socket unit the manager needs no capability, and nodes find it.
+func portOfSystemd(t *testing.T, f *fleet.Fleet) {
+	do(t, f.Boss.WriteFile("/etc/systemd/system/ctrl-manager.service.d/socket.conf",
+		[]byte("[Service]\nAmbientCapabilities=\nCapabilityBoundingSet=\n"), 0o644))
+	on(t, f.Boss, "sh", "-ec", "systemctl daemon-reload; systemctl stop ctrl-manager; systemctl enable --now ctrl-manager.socket; systemctl start ctrl-manager")
+	for name := range f.Nodes {
+		do(t, f.WaitOnline(within(t), name, true))
+	}
+	pid, err := f.Boss.MainPID(within(t), "ctrl-manager.service")
+	do(t, err)
+	status := on(t, f.Boss, "grep", "Cap", "/proc/"+strconv.Itoa(pid)+"/status")
+	if strings.Trim(status, "CapInhPrmEffBndAmb:\t\n 0") != "" {
+		t.Errorf("the manager has capabilities:\n%s", status)
 	}
 }
