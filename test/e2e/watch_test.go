@@ -217,6 +217,26 @@ func TestIsOnline(t *testing.T) {
 	stays.sees("online again")
 	stays.signaled("TERM", 0)
 
+	// A unit that is active while the agent is registered, as docs/connection.md has it.
+	do(t, n1.WriteFile("/run/systemd/system/manager-online.service", []byte("[Service]\nExecStartPre=ctl is-online agent --quiet --wait 1min\n"+
+		"ExecStart=ctl is-online agent --quiet --wait 5s --monitor --switch-timeout 5s\nRestart=always\n"), 0o644))
+	do(t, n1.WriteFile("/run/systemd/system/bound.service", []byte("[Unit]\nBindsTo=manager-online.service\nAfter=manager-online.service\n[Service]\nExecStart=/bin/sleep infinity\n"), 0o644))
+	on(t, n1, "systemctl", "daemon-reload")
+	on(t, n1, "systemctl", "start", "bound")
+	on(t, n1, "systemctl", "restart", "ctrl-agent")
+	on(t, n1, "ctl", "is-online", "agent", "--wait", "30s")
+	if active(t, n1, "bound.service") != "active" {
+		t.Error("a restart of the agent has stopped a unit that may wait for it")
+	}
+	on(t, n1, "systemctl", "stop", "ctrl-agent")
+	await(t, n1, "bound.service", "inactive")
+	on(t, n1, "systemctl", "start", "ctrl-agent", "bound")
+	on(t, n1, "systemctl", "stop", "manager-online")
+	if got := on(t, n1, "systemctl", "show", "-P", "Result", "manager-online"); got != "success" {
+		t.Errorf("stopped, its result is %s", got)
+	}
+	do(t, f.WaitOnline(within(t), "node1", true))
+
 	// The manager ends, and whoever waits for it goes on when it is back.
 	on(t, n1, "systemctl", "start", "run.service")
 	monitor := talking(t, f.Boss, "ctl", "monitor", "node1", "run")
