@@ -35,7 +35,8 @@ func (e *Engine) look(name string, bundles []Bundle, done func(Facts, error)) {
 
 // queries are what there is to ask about bundles.
 func (e *Engine) queries(name string, bundles []Bundle) (q Query, units, templates []string) {
-	texts, files, contents, ours := make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	texts, contents, ours := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	var files []File
 	names, patterns := make(map[string]bool), make(map[string]bool)
 	for _, b := range bundles {
 		for _, t := range b.Render(e.cfg.Layout) {
@@ -44,7 +45,7 @@ func (e *Engine) queries(name string, bundles []Bundle) (q Query, units, templat
 		for _, f := range b.Files {
 			contents[f.ContentID()] = true
 			if f.Write {
-				files[f.Path] = true
+				files = append(files, f)
 			}
 		}
 		for _, u := range b.Units {
@@ -61,7 +62,7 @@ func (e *Engine) queries(name string, bundles []Bundle) (q Query, units, templat
 			names[n] = true
 		}
 	}
-	return Query{Workload: name, Texts: keys(texts), Files: keys(files), Contents: keys(contents), Units: keys(ours)}, keys(names), keys(patterns)
+	return Query{Workload: name, Texts: keys(texts), Files: files, Contents: keys(contents), Units: keys(ours)}, keys(names), keys(patterns)
 }
 
 func keys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

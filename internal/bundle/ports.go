@@ -25,7 +25,9 @@ type Files interface {
 type Query struct {
 	Workload string
 	Texts    []string // paths of unit files and drop-ins
-	Files    []string
+	// Files are those that a bundle writes at its path; a path may be there twice. The
+	// PathFact's ID is that of the first that it is equal to.
+	Files    []File
 	Contents []string // ContentIDs
 	// Units are looked for in all places where unit files are: a file that does not have
 	// the mark of Workload is somewhere else's.

@@ -93,7 +93,11 @@ func (n *node) Look(q Query, done func(Facts, error)) {
 		return
 	}
 	f := Facts{Paths: make(map[string]PathFact), Contents: make(map[string]bool), Elsewhere: n.elsewhere}
-	for _, at := range append(slices.Clone(q.Texts), q.Files...) {
+	paths := slices.Clone(q.Texts)
+	for _, file := range q.Files {
+		paths = append(paths, file.Path)
+	}
+	for _, at := range paths {
 		if fact, ok := n.disk[at]; ok {
 			f.Paths[at] = fact
 		}
