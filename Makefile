@@ -69,11 +69,11 @@ test: ## All tests: tables and the whole product in one process with -race, then
 demo: ## Boot a manager and three nodes in namespaces and show the main job (KEEP=1: leave them up)
 	@$(GO) run -trimpath ./test/demo
 
-bench: ## Measure, and print one table per question (JSON=FILE: write the figures there too)
-	$(GO) run ./bench $(if $(JSON),-json $(JSON))
+bench: ## Measure, and print one table per question (JSON=FILE: write the figures there too; PART=transport, jobs or monitors)
+	$(GO) run ./bench $(if $(PART),-only $(PART)) $(if $(JSON),-json $(JSON))
 
 bench-quick: ## The same with fewer repetitions, for a glance
-	$(GO) run ./bench -quick $(if $(JSON),-json $(JSON))
+	$(GO) run ./bench -quick $(if $(PART),-only $(PART)) $(if $(JSON),-json $(JSON))
 
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s each)
 	@for p in $$($(GO) list ./...); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \

@@ -28,20 +28,26 @@ type scale struct {
 	Programs  int           // rounds of ctl and systemctl
 	Idle      time.Duration // how long the daemons are watched doing nothing
 	Transport time.Duration // of each measurement of the transport
+	Monitors  time.Duration // of each load on monitors
+	Changes   int           // of state a second in that load
 }
 
 var (
-	full  = scale{Latency: 60, Bulk: 4, Lists: 20, Programs: 30, Idle: 10 * time.Second, Transport: 3 * time.Second}
-	quick = scale{Latency: 20, Bulk: 1, Lists: 5, Programs: 8, Idle: 3 * time.Second, Transport: time.Second}
+	full  = scale{Latency: 60, Bulk: 4, Lists: 20, Programs: 30, Idle: 10 * time.Second, Transport: 3 * time.Second, Monitors: 60 * time.Second, Changes: 2000}
+	quick = scale{Latency: 20, Bulk: 1, Lists: 5, Programs: 8, Idle: 3 * time.Second, Transport: time.Second, Monitors: 2 * time.Second, Changes: 1000}
 )
 
 // limit ends a run that hangs.
-const limit = 5 * time.Minute
+const limit = 20 * time.Minute
 
 func main() {
 	if os.Getenv(insideMark) != "" {
 		exit(inside(os.Stdin, os.Stdout))
 	}
+	if args := os.Getenv(monitorMark); args != "" {
+		exit(runClients(args, os.Stdin, os.Stdout))
+	}
+	only := flag.String("only", "", "answer only the questions of `PART`: transport, jobs, monitors")
 	glance := flag.Bool("quick", false, "fewer repetitions, for a glance")
 	file := flag.String("json", "", "write all figures to `FILE`")
 	env := flag.String("env", "", "run the daemons with `NAME=VALUE` in their environment, to see what it changes")
@@ -53,7 +59,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	r := &report{out: os.Stdout}
-	err := bench(ctx, s, r, *env)
+	err := bench(ctx, s, r, *env, *only)
 	cancel()
 	stop()
 	if *file != "" {
@@ -70,15 +76,28 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func bench(ctx context.Context, s scale, r *report, env string) error {
+func bench(ctx context.Context, s scale, r *report, env, only string) error {
 	noise := startNoise()
-	if err := transport(ctx, s, r); err != nil {
-		return err
+	parts := []struct {
+		name string
+		ask  func() error
+	}{
+		{"transport", func() error { return transport(ctx, s, r) }},
+		{"jobs", func() error { return errors.Join(onFleet(ctx, s, r, true, env), onFleet(ctx, s, r, false, env)) }},
+		{"monitors", func() error { return monitors(ctx, s, r) }},
 	}
-	for _, tls := range []bool{true, false} {
-		if err := onFleet(ctx, s, r, tls, env); err != nil {
+	known := only == ""
+	for _, p := range parts {
+		if only != "" && only != p.name {
+			continue
+		}
+		known = true
+		if err := p.ask(); err != nil {
 			return err
 		}
+	}
+	if !known {
+		return fmt.Errorf("there is no part %q; see -help", only)
 	}
 	noise.report(r)
 	return nil

@@ -67,6 +67,42 @@ func (a *Agent) lookAgain(left []*subscription, found func(*subscription, []Unit
 	})
 }
 
+// askUnsure asks for the state of new units of which no signal told it. A mount, a device or
+// a scope may be active already when systemd announces it, and then no signal follows
+// (systemd's bus_unit_send_change_signal sends either UnitNew or PropertiesChanged).
+func (a *Agent) askUnsure() {
+	w := &a.watched
+	for len(w.unsure) > 0 && (w.unsure[0].told || w.units[w.unsure[0].name] != w.unsure[0]) {
+		w.unsure = w.unsure[1:]
+	}
+	if len(w.unsure) == 0 {
+		w.unsure = nil
+		return
+	}
+	u, session, up := w.unsure[0], a.conn.session, a.ups
+	a.systemd.Units(u.name, a.cfg.CallTimeout, func(rows []UnitRow, err error) {
+		a.later(func() {
+			switch {
+			case a.current(session) != nil:
+				return
+			case a.ups != up, errors.Is(err, wire.ErrDisconnected):
+				a.watched.unsure = nil // when systemd is back all units are looked at
+				return
+			case err != nil:
+				a.again(err, a.askUnsure)
+				return
+			}
+			u.told = true // also where it is gone again: systemd says so by itself
+			for _, row := range rows {
+				if a.watched.units[row.ID] == u {
+					a.present(row)
+				}
+			}
+			a.askUnsure()
+		})
+	})
+}
+
 // tellGone reports the units of a subscription that are not loaded any more.
 func (a *Agent) tellGone(s *subscription, rows []UnitRow) {
 	w := &a.watched

@@ -34,6 +34,8 @@ type watched struct {
 	units     map[string]*watchedUnit
 	dirty     []*watchedUnit // with properties that wait, in order of their first change
 	flush     *loop.Timer
+	unsure    []*watchedUnit // new ones whose state may be another than that of new ones
+	ask       *loop.Timer
 }
 
 type subscription struct {
@@ -47,6 +49,7 @@ type subscription struct {
 type watchedUnit struct {
 	name        string
 	active, sub string
+	told        bool                             // by systemd, since it is there
 	pending     map[string]map[string]wire.Value // interface → property → latest value
 }
 
@@ -222,10 +225,11 @@ func (a *Agent) goLive(s *subscription, rows []UnitRow) {
 // present takes the state of a unit that systemd was asked for.
 func (a *Agent) present(row UnitRow) {
 	if u := a.watched.units[row.ID]; u != nil {
+		u.told = true
 		a.setState(u, row.Active, row.Sub)
 		return
 	}
-	a.watched.units[row.ID] = &watchedUnit{name: row.ID, active: row.Active, sub: row.Sub}
+	a.watched.units[row.ID] = &watchedUnit{name: row.ID, active: row.Active, sub: row.Sub, told: true}
 }
 
 func (w *watched) unit(name string) *watchedUnit {
@@ -259,17 +263,24 @@ func (w *watched) sweep() {
 // endWatched forgets everything with the session.
 func (a *Agent) endWatched() {
 	a.watched.flush.Stop()
+	a.watched.ask.Stop()
 	a.watched = newWatched()
 	a.systemd.Watch(a.watchFilter())
 }
 
+// unitNew tells of a unit that systemd has loaded. One that is known was in a list that was
+// answered before systemd came to announce it.
 func (a *Agent) unitNew(name string) {
-	if !a.watched.live(name) {
+	w := &a.watched
+	if !w.live(name) || w.units[name] != nil {
 		return
 	}
-	u := a.watched.unit(name)
-	u.active, u.sub = "inactive", "dead" // what a unit is when systemd loads it
+	u := w.unit(name)
+	u.active, u.sub = "inactive", "dead" // what most units are when systemd loads them
 	a.conn.link.UnitNew(name, reasonReal)
+	if w.unsure = append(w.unsure, u); len(w.unsure) == 1 {
+		w.ask = a.loop.After(flushDelay, a.askUnsure)
+	}
 }
 
 func (a *Agent) unitRemoved(name string) {
@@ -312,6 +323,7 @@ func (a *Agent) noteState(u *watchedUnit, changed map[string]wire.Value) {
 	active, sub := u.active, u.sub
 	if s, ok := changed["ActiveState"].AsString(); ok {
 		active = s
+		u.told = true
 	}
 	if s, ok := changed["SubState"].AsString(); ok {
 		sub = s

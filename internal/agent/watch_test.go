@@ -67,6 +67,33 @@ func TestPropertiesAreMergedAndNoStateIsLost(t *testing.T) {
 	})
 }
 
+// What systemd announces may have a state already of which no signal tells.
+func TestNewUnitsAreAskedForTheirState(t *testing.T) {
+	in(t, plain, func(w *world) {
+		w.online()
+		w.subscribe("*")
+		w.answer("units *", []UnitRow{{"*", "known.mount", "active", "mounted"}}, nil)
+		w.take()
+		for _, name := range []string{"known.mount", "a.mount", "b.service", "c.mount", "d.mount"} {
+			w.a.SystemdUnitNew(name)
+		}
+		w.changed("b.service", "ActiveState", "active", "SubState", "running")
+		w.a.SystemdUnitRemoved("c.mount")
+		w.expect("UnitNew a.mount real", "UnitNew b.service real", "UnitNew c.mount real", "UnitNew d.mount real",
+			"UnitState b.service active running real", "UnitRemoved c.mount real")
+		time.Sleep(flushDelay)
+		w.expect("UnitProperties b.service Unit ActiveState=active SubState=running", "systemd< units a.mount")
+		w.answer("units a.mount", nil, wire.ErrTimeout.With("slow"))
+		time.Sleep(resyncPause)
+		w.answer("units a.mount", []UnitRow{{"a.mount", "a.mount", "active", "mounted"}}, nil)
+		w.expect("systemd< units a.mount", "UnitState a.mount active mounted real", "systemd< units d.mount")
+		w.answer("units d.mount", nil, nil) // gone: that is still to come
+		w.a.SystemdUnitRemoved("d.mount")
+		time.Sleep(flushDelay)
+		w.expect("UnitRemoved d.mount real")
+	})
+}
+
 // A manager that does not keep up gets every state, and the latest properties later.
 func TestPropertiesWaitForASlowManager(t *testing.T) {
 	in(t, plain, func(w *world) {

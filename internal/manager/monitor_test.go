@@ -146,6 +146,21 @@ func TestMonitorByAlias(t *testing.T) {
 	})
 }
 
+// A unit of which a later subscription is told first is news for those who watch already.
+func TestMonitorHearsOfAUnitThatWasNotAnnounced(t *testing.T) {
+	in(t, fleet, func(w *world) {
+		l := online(w, "node1")
+		first, second := w.monitor(":1.1"), w.monitor(":1.2")
+		w.subscribe(":1.1", first, "node1", "*")
+		l.rows("*", "a.service active running")
+		w.subscribe(":1.2", second, "node1", "b.mount")
+		w.take()
+		l.rows("b.mount", "b.mount active mounted")
+		w.expect("new node1 b.mount real 1[:1.1]", "state node1 b.mount active mounted real 1[:1.1]",
+			"new node1 b.mount virtual 2[:1.2]", "state node1 b.mount active mounted virtual 2[:1.2]")
+	})
+}
+
 func TestMonitorBelongsToItsOwner(t *testing.T) {
 	in(t, fleet, func(w *world) {
 		mon := w.monitor(":1.1")

@@ -144,12 +144,16 @@ func (m *Manager) watchAnswered(s *session, w *watch, rows []UnitRow) {
 }
 
 // learn notes a unit's present state. Who is live already was told by events, which come in
-// order; a difference is told all the same, for the truth is what the agent says last.
+// order; a difference is told all the same, for the truth is what the agent says last. So is
+// a unit that systemd had no time to announce before: the agent does not tell it again.
 func (m *Manager) learn(s *session, row UnitRow) {
 	now := unitView{row.Active, row.Sub}
 	before, known := s.watching.units[row.ID]
 	s.watching.units[row.ID] = now
-	if known && before != now {
+	if !known {
+		m.tell(s, UnitEvent{Kind: UnitNew, Unit: row.ID, Reason: ReasonReal})
+	}
+	if before != now {
 		m.tell(s, UnitEvent{Kind: UnitStateChanged, Unit: row.ID, Active: row.Active, Sub: row.Sub, Reason: ReasonReal})
 	}
 }
@@ -269,14 +273,20 @@ func (m *Manager) unitAlias(id Session, row UnitRow) {
 	if row.ID == "" {
 		return
 	}
+	// Those who asked by the name begin anew, so only others hear of what is learned here.
+	var live []*interest
+	for _, i := range s.watching.exact[row.Asked] {
+		if i.live {
+			live = append(live, i)
+			i.live = false
+		}
+	}
+	m.learn(s, row)
 	if row.ID != row.Asked {
 		s.watching.primary[row.Asked] = row.ID
 	}
-	m.learn(s, row)
-	for _, i := range s.watching.exact[row.Asked] {
-		if i.live {
-			m.round(s, i)
-		}
+	for _, i := range live {
+		m.round(s, i)
 	}
 }
 
