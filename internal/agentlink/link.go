@@ -20,6 +20,7 @@ type link struct {
 	conn       *peer.Conn
 	allowance  *allowance
 	identity   manager.Identity
+	node       string        // the name that the core has accepted; set before registered is closed
 	registered chan struct{} // closed when the core has accepted the peer
 	joining    chan joinCall // the one call of a peer without a certificate
 	asked      bool          // of the reader goroutine: Register or Join was called
@@ -187,6 +188,7 @@ func (l *link) decided(m *peer.Message, node string, w manager.Welcome, err erro
 		l.refuse(m, err)
 		return
 	}
+	l.node = node
 	// Nothing of the core can overtake this answer: it sends on the same goroutine.
 	l.conn.Reply(m, l.welcome(w))
 	l.allowance.lifted.Store(true)

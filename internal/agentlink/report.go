@@ -63,6 +63,8 @@ var reports = map[string]func(*link, *peer.Message) error{
 		l.core.JobMetrics(l.session, unit, method, time.Duration(min(us, maxMetric))*time.Microsecond)
 		return nil
 	},
+	wire.MemberBundleProgress:  bundleSignal,
+	wire.MemberWorkloadChanged: bundleSignal,
 	wire.MemberClosing: func(l *link, m *peer.Message) error {
 		var reason string
 		if err := peer.Decode(m.Body, &reason); err != nil {
@@ -71,6 +73,21 @@ var reports = map[string]func(*link, *peer.Message) error{
 		l.conn.Close(fmt.Errorf("the agent ended the session: %s", reason))
 		return nil
 	},
+}
+
+func bundleSignal(l *link, m *peer.Message) error {
+	var text string
+	if err := peer.Decode(m.Body, &text); err != nil {
+		return err
+	}
+	switch heard := l.pending.settings.Workloads; {
+	case heard == nil:
+	case m.Member == wire.MemberBundleProgress:
+		heard.Progress(l.node, text)
+	default:
+		heard.Changed(l.node, text)
+	}
+	return nil
 }
 
 func (l *link) unitEvent(e *manager.UnitEvent, err error) error {

@@ -34,6 +34,12 @@ type Core interface {
 	DepState(s manager.Session, unit string, active bool)
 }
 
+// Workloads hears what agents say about workloads. It may hold up the agent's connection.
+type Workloads interface {
+	Progress(node, text string)
+	Changed(node, text string)
+}
+
 // Settings may change while the server runs; connections that are there keep what they have.
 type Settings struct {
 	// Secure makes TLS of a TCP connection, within ctx, and says who the peer has proved to
@@ -44,6 +50,8 @@ type Settings struct {
 	TCP       sockopt.TCP
 	// User and Group may use a unix socket besides root: a uid, and a gid or NoGroup.
 	User, Group int
+	// Workloads may be nil: then nobody cares.
+	Workloads Workloads
 	// Session is what agents are told when they have registered.
 	Session Session
 }

@@ -55,6 +55,7 @@ type Options struct {
 	Authorizer busobject.Authorizer
 	Daemon     Daemon
 	Enrolment  Enrolment
+	Workloads  Workloads
 	Version    string
 	Log        *slog.Logger
 	Actions    *actionlog.Log // nil: nothing is written down
@@ -71,7 +72,10 @@ type Bus struct {
 	lists   gate
 
 	enrolment Enrolment
-	enrolling gate // one at a time
+	workloads Workloads
+
+	workloadsIface *busobject.Interface
+	enrolling      gate // one at a time
 
 	outlets outlets // of the server's goroutine
 	events  valve
@@ -85,7 +89,7 @@ var _ manager.Events = (*Bus)(nil)
 
 // New makes the API. It does nothing until Connect.
 func New(opt Options) *Bus {
-	b := &Bus{daemon: opt.Daemon, version: opt.Version, actions: opt.Actions, enrolment: opt.Enrolment}
+	b := &Bus{daemon: opt.Daemon, version: opt.Version, actions: opt.Actions, enrolment: opt.Enrolment, workloads: opt.Workloads}
 	b.lists = gate{most: maxLists, wait: maxWaiting, what: "lists of the whole fleet"}
 	b.enrolling = gate{most: 1, wait: maxEnrolling, what: "calls of " + wire.EnrolmentInterface}
 	b.root, b.nodes, b.jobs, b.monitors = b.managerClass(), b.nodeClass(), b.jobClass(), b.monitorClass()

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"example.org/ctrl/api"
+	"example.org/ctrl/internal/bundle"
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/peer"
 	"example.org/ctrl/internal/wire"
+	"example.org/ctrl/internal/workload"
 )
 
 type property struct {
@@ -22,26 +24,33 @@ type unitFileChange struct{ Type, File, Source string }
 
 // samples are arguments and answers by signature.
 var samples = map[wire.Signature]wire.Raw{
-	"":        {},
-	"s":       peer.MustEncode("node1"),
-	"u":       peer.MustEncode(uint32(1)),
-	"o":       peer.MustEncode(wire.ObjectPath("/x")),
-	"v":       peer.MustEncode(peer.MustValue(uint64(5))),
-	"ss":      peer.MustEncode("web.service", "replace"),
-	"sss":     peer.MustEncode("web.service", "", "Id"),
-	"ssi":     peer.MustEncode("web.service", "all", int32(15)),
-	"sb":      peer.MustEncode("multi-user.target", true),
-	"us":      peer.MustEncode(uint32(7), "enough"),
-	"sas":     peer.MustEncode("node1", []string{"a.service", "b.service"}),
-	"asb":     peer.MustEncode([]string{"a.service"}, true),
-	"asbb":    peer.MustEncode([]string{"a.service"}, true, true),
-	"asas":    peer.MustEncode([]string{"active"}, []string{"*"}),
-	"b":       peer.MustEncode(true),
-	"st":      peer.MustEncode("node1", uint64(0)),
-	"sut":     peer.MustEncode("web-*", uint32(2), uint64(0)),
-	"a{sv}":   peer.MustEncode(map[string]wire.Value{"Id": peer.MustValue("x")}),
-	"a(ss)":   peer.MustEncode([]struct{ A, B string }{{"/etc/x", "enabled"}}),
-	"sba(sv)": peer.MustEncode("web.service", true, []property{{"CPUWeight", peer.MustValue(uint64(1))}}),
+	"":     {},
+	"s":    peer.MustEncode("node1"),
+	"u":    peer.MustEncode(uint32(1)),
+	"o":    peer.MustEncode(wire.ObjectPath("/x")),
+	"v":    peer.MustEncode(peer.MustValue(uint64(5))),
+	"ss":   peer.MustEncode("web.service", "replace"),
+	"sss":  peer.MustEncode("web.service", "", "Id"),
+	"ssi":  peer.MustEncode("web.service", "all", int32(15)),
+	"sb":   peer.MustEncode("multi-user.target", true),
+	"us":   peer.MustEncode(uint32(7), "enough"),
+	"sas":  peer.MustEncode("node1", []string{"a.service", "b.service"}),
+	"asb":  peer.MustEncode([]string{"a.service"}, true),
+	"asbb": peer.MustEncode([]string{"a.service"}, true, true),
+	"asas": peer.MustEncode([]string{"active"}, []string{"*"}),
+	"b":    peer.MustEncode(true),
+	"sayasa{ss}a{sv}": peer.MustEncode("web", []byte("package"), []string{"node1"}, map[string]string{}, map[string]wire.Value{
+		wire.OptionNoWait: peer.MustValue(true),
+	}),
+	"sasa{sv}":  peer.MustEncode("web", []string{"node1"}, map[string]wire.Value{}),
+	"sasta{sv}": peer.MustEncode("web", []string{"node1"}, uint64(3), map[string]wire.Value{}),
+	"sassa{sv}": peer.MustEncode("web", []string{"node1"}, "stop", map[string]wire.Value{}),
+	"sst":       peer.MustEncode("node1", "web", uint64(3)),
+	"st":        peer.MustEncode("node1", uint64(0)),
+	"sut":       peer.MustEncode("web-*", uint32(2), uint64(0)),
+	"a{sv}":     peer.MustEncode(map[string]wire.Value{"Id": peer.MustValue("x")}),
+	"a(ss)":     peer.MustEncode([]struct{ A, B string }{{"/etc/x", "enabled"}}),
+	"sba(sv)":   peer.MustEncode("web.service", true, []property{{"CPUWeight", peer.MustValue(uint64(1))}}),
 	"ssa(sv)a(sa(sv))": peer.MustEncode("x.service", "fail", []property{{"Description", peer.MustValue("d")}},
 		[]struct {
 			Name  string
@@ -79,7 +88,7 @@ func TestEveryMethod(t *testing.T) {
 		}
 	})
 	conn := w.raw(func(*peer.Message) {})
-	for _, name := range []string{wire.NodeInterface, wire.MonitorInterface, wire.ManagerInterface, wire.JobInterface, wire.EnrolmentInterface} {
+	for _, name := range []string{wire.NodeInterface, wire.MonitorInterface, wire.ManagerInterface, wire.JobInterface, wire.EnrolmentInterface, wire.WorkloadsInterface} {
 		for _, m := range api.Load(name).Methods {
 			w.do(func() {
 				w.core.jobs[1] = manager.JobInfo{ID: 1, Node: "node1", Unit: "web.service"}
@@ -88,7 +97,7 @@ func TestEveryMethod(t *testing.T) {
 			path := map[string]wire.ObjectPath{
 				wire.ManagerInterface: wire.RootPath, wire.NodeInterface: wire.NodePath("node1"),
 				wire.JobInterface: wire.JobPath(1), wire.MonitorInterface: wire.MonitorPath(1),
-				wire.EnrolmentInterface: wire.RootPath,
+				wire.EnrolmentInterface: wire.RootPath, wire.WorkloadsInterface: wire.RootPath,
 			}[name]
 			in := api.Signature(m.In)
 			args, ok := samples[in]
@@ -169,6 +178,11 @@ func TestEverySignal(t *testing.T) {
 		e.StartJobMetrics(j, time.Second, time.Millisecond)
 		e.AgentJobMetrics("node1", "web.service", "StartUnit", time.Second)
 		e.MetricsChanged(false)
+		o := workload.OperationInfo{ID: 7, Workload: "web", Verb: "apply", Nodes: []string{"node1"}}
+		w.api.OperationNew(o)
+		w.api.NodeProgress(7, "node1", bundle.Event{Step: 1, Steps: 2, Change: &bundle.Change{What: "write", Name: "web.service"}})
+		w.api.NodeResult(o, workload.NodeResult{Node: "node1", Result: bundle.Result{Outcome: bundle.Created}})
+		w.api.OperationRemoved(o, workload.ResultDone)
 		e.MonitorRemoved(1)
 		e.PeerRemoved(1, conn.UniqueName(), "enough")
 	})
@@ -177,7 +191,7 @@ func TestEverySignal(t *testing.T) {
 	defer mu.Unlock()
 	for _, name := range api.Names() {
 		for _, s := range api.Load(name).Signals {
-			if name != wire.ManagerInterface && name != wire.NodeInterface && name != wire.JobInterface && name != wire.MonitorInterface && name != wire.MetricsInterface {
+			if name != wire.ManagerInterface && name != wire.NodeInterface && name != wire.JobInterface && name != wire.MonitorInterface && name != wire.MetricsInterface && name != wire.WorkloadsInterface {
 				continue
 			}
 			full := name + "." + s.Name

@@ -28,7 +28,7 @@ func TestStrangersMayOnlyRead(t *testing.T) {
 	paths := map[string]wire.ObjectPath{
 		wire.ManagerInterface: wire.RootPath, wire.NodeInterface: wire.NodePath("node1"),
 		wire.JobInterface: wire.JobPath(1), wire.MonitorInterface: wire.MonitorPath(1),
-		wire.EnrolmentInterface: wire.RootPath,
+		wire.EnrolmentInterface: wire.RootPath, wire.WorkloadsInterface: wire.RootPath,
 	}
 	for _, name := range api.Names() {
 		public := !strings.Contains(name, ".internal.") && name != wire.AgentInterface && len(api.Load(name).Methods) > 0
@@ -57,7 +57,7 @@ func TestStrangersMayOnlyRead(t *testing.T) {
 		t.Error(err)
 	}
 	w.do(func() {
-		if len(w.core.calls) != 0 || w.core.lastJob != 0 || len(w.core.jobs) != 1 || w.daemon.level != "INFO" || len(w.enrolment.noted()) != 0 {
+		if len(w.core.calls) != 0 || w.core.lastJob != 0 || len(w.core.jobs) != 1 || w.daemon.level != "INFO" || len(w.enrolment.noted()) != 0 || len(w.workloads.noted()) != 0 {
 			t.Errorf("the core was asked %v, has jobs %v, level %s", w.core.calls, w.core.jobs, w.daemon.level)
 		}
 	})

@@ -45,7 +45,7 @@ func (b *Bus) managerClass() *busobject.Class {
 				reply(fleet{s, b.daemon.LogLevel(), b.daemon.LogTarget()}, nil)
 			})
 		},
-		Interfaces: []*busobject.Interface{b.managerIface, b.enrolmentInterface()},
+		Interfaces: []*busobject.Interface{b.managerIface, b.enrolmentInterface(), b.workloadsInterface()},
 	}
 }
 

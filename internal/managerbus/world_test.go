@@ -247,6 +247,7 @@ type world struct {
 	daemon    *fakeDaemon
 	api       *Bus
 	enrolment *fakeEnrolment
+	workloads *fakeWorkloads
 	// actions takes the action log.
 	actions bytes.Buffer
 	stop    func() // ends the API as a daemon does, and waits
@@ -277,8 +278,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) serve(a busobject.Authorizer) {
 	w.t.Helper()
 	w.daemon = &fakeDaemon{level: "INFO", shutdown: make(chan struct{})}
-	w.enrolment = &fakeEnrolment{}
-	w.api = New(Options{Address: w.bus.Address, Authorizer: a, Daemon: w.daemon, Enrolment: w.enrolment, Version: "1.2.3", Log: quiet(w.t),
+	w.enrolment, w.workloads = &fakeEnrolment{}, &fakeWorkloads{}
+	w.api = New(Options{Address: w.bus.Address, Authorizer: a, Daemon: w.daemon, Enrolment: w.enrolment, Workloads: w.workloads, Version: "1.2.3", Log: quiet(w.t),
 		Actions: actionlog.New(slog.New(slog.NewJSONHandler(&w.actions, nil)))})
 	w.core.events = w.api
 	if err := w.api.Connect(w.t.Context(), w.core); err != nil {

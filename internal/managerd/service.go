@@ -23,6 +23,8 @@ import (
 	"example.org/ctrl/internal/pki/authority"
 	"example.org/ctrl/internal/version"
 	"example.org/ctrl/internal/wire"
+	"example.org/ctrl/internal/workload"
+	"example.org/ctrl/internal/workloadstore"
 )
 
 // service is a running manager.
@@ -37,6 +39,9 @@ type service struct {
 	// actions is the action log.
 	actions *actionlog.Log
 
+	workloads     *workload.Engine
+	workloadStore *workloadstore.Store
+
 	authority *authority.Authority // nil where certificates come from elsewhere
 
 	port int // on which agents are awaited, 0 where they are not over TCP
@@ -44,7 +49,7 @@ type service struct {
 	mu  sync.Mutex      // held while the core is given a configuration
 	cfg *config.Manager // what is in effect; changed by Reload only
 
-	running, onBus, status, renewing *daemon.Component
+	running, onBus, status, renewing, delivering, saving *daemon.Component
 }
 
 // start brings everything up in an order in which nothing is offered before it works: the
@@ -74,17 +79,22 @@ func (s *service) bringUp(ctx context.Context, sockets *sockets) error {
 	if err != nil {
 		return err
 	}
+	if err := s.openWorkloads(); err != nil {
+		return err
+	}
 	s.bus = managerbus.New(managerbus.Options{
-		Address: address, Authorizer: s.authorizer(), Daemon: s, Enrolment: s, Version: version.Short(), Log: s.log,
+		Address: address, Authorizer: s.authorizer(), Daemon: s, Enrolment: s, Workloads: s.workloads, Version: version.Short(), Log: s.log,
 		Actions: s.actions,
 	})
-	events := &events{Bus: s.bus, changed: daemon.NewLatch()}
+	events := &events{Bus: s.bus, changed: daemon.NewLatch(), service: s}
 	s.core = manager.New(coreConfig(s.cfg, s.added()), events, s.log)
 	s.agents = agentlink.New(paced{s.core, s.bus}, s.linkSettings(), s.log)
 	if err := s.bus.Connect(ctx, s.core); err != nil {
 		return err
 	}
+	s.saving, s.delivering = daemon.Go(s.workloadStore.Run), daemon.Go(s.workloads.Run)
 	s.running, s.onBus = daemon.Go(s.core.Run), daemon.Go(s.bus.Run)
+	s.tellFleet()
 	for _, l := range sockets.all {
 		s.log.Info("waiting for agents", logging.KeyAddress, describe(l))
 		s.agents.Serve(l)
@@ -121,7 +131,7 @@ func (s *service) linkSettings() agentlink.Settings {
 	set := agentlink.Settings{
 		TCP:   daemon.TCP(&s.cfg.Common, s.cfg.NodeHeartbeatThreshold),
 		User:  os.Getuid(), // who could do as the manager anyway
-		Group: agentlink.NoGroup,
+		Group: agentlink.NoGroup, Workloads: s.workloads,
 	}
 	if s.store != nil {
 		set.Secure = s.accept
@@ -182,6 +192,8 @@ func (s *service) Alive(reply func()) { s.core.Status(func(string) { reply() }) 
 // the last words to agents and to the bus.
 func (s *service) Stop(ctx context.Context) {
 	s.agents.Close()
+	s.delivering.End(ctx)
+	s.saving.End(ctx)
 	s.running.End(ctx)
 	s.agents.Drain(ctx)
 	s.onBus.End(ctx)
@@ -229,18 +241,21 @@ func (p paced) UnitEvent(id manager.Session, e manager.UnitEvent) {
 type events struct {
 	*managerbus.Bus
 	changed daemon.Latch
+	service *service
 }
 
 // NodeChanged implements manager.Events.
 func (e *events) NodeChanged(n manager.NodeInfo) {
 	e.Bus.NodeChanged(n)
 	e.changed.Set()
+	e.service.tellWorkloads(n)
 }
 
 // FleetChanged implements manager.Events.
 func (e *events) FleetChanged(added, removed []manager.NodeInfo) {
 	e.Bus.FleetChanged(added, removed)
 	e.changed.Set()
+	e.service.workloads.ChangeFleet(nodeNames(added), nodeNames(removed))
 }
 
 // keepStatus tells systemd how many nodes there are.

@@ -49,6 +49,7 @@ const (
 	FactBootID         = "BootID"
 	FactArchitecture   = "Architecture"
 	FactFeatures       = "Features" // as
+	FactLabels         = "Labels"   // a{ss}
 )
 
 // Keys of the session dictionary that answers Register.

@@ -18,6 +18,7 @@ const (
 	AgentInterface   = BusName + ".Agent"
 
 	EnrolmentInterface = BusName + ".Enrolment"
+	WorkloadsInterface = BusName + ".Workloads"
 )
 
 // Interfaces between manager and agent. They are private: a feature list exchanged in

@@ -45,6 +45,8 @@ type node struct {
 	labels   map[string]string // of the last session
 	listed   bool              // statuses are of this session
 	statuses map[string]bundle.Status
+	sizes    map[string]int // of what was said of each
+	size     int            // of all of it
 	orphans  []string
 	queue    []*task
 	current  *task
@@ -87,6 +89,8 @@ func (e *Engine) shutDown() {
 
 func errShuttingDown() error { return wire.ErrShuttingDown.With("the manager is shutting down") }
 
+func ignore(error) {}
+
 // post runs fn on the core, or refuse where the core has ended.
 func (e *Engine) post(fn func(), refuse func(error)) {
 	ok := e.loop.Post(func() {
@@ -110,51 +114,47 @@ func (e *Engine) later(fn func()) {
 	})
 }
 
-func ignore(error) {}
-
-// SetNodes makes names the fleet: nodes that are new are offline, those that are missing are
-// forgotten, but not what they should have.
-func (e *Engine) SetNodes(names []string) {
-	e.post(func() {
-		before := e.nodes
-		e.nodes = make(map[string]*node, len(names))
-		for _, name := range names {
-			n := before[name]
-			if n == nil {
-				n = &node{name: name}
-			}
-			e.nodes[name] = n
-		}
-		for name, n := range before {
+// ChangeFleet says which nodes are new in the fleet, and offline, and which have left it. What
+// those should have is not forgotten. As all that the manager's core tells, it never blocks.
+func (e *Engine) ChangeFleet(added, removed []string) {
+	e.later(func() {
+		for _, name := range added {
 			if e.nodes[name] == nil {
+				e.nodes[name] = &node{name: name}
+			}
+		}
+		for _, name := range removed {
+			if n := e.nodes[name]; n != nil {
+				delete(e.nodes, name)
 				e.lose(n)
 			}
 		}
-	}, ignore)
+	})
 }
 
 // NodeOnline says that a node has begun a session. able is whether its agent takes bundles.
 func (e *Engine) NodeOnline(name string, able bool, labels map[string]string) {
-	e.post(func() {
+	e.later(func() {
 		n := e.nodes[name]
 		if n == nil {
-			return
+			n = &node{name: name}
+			e.nodes[name] = n
 		}
 		e.lose(n)
 		n.online, n.able, n.labels = true, able, labels
 		if able {
 			e.askListing(n)
 		}
-	}, ignore)
+	})
 }
 
 // NodeOffline says that a node's session has ended.
 func (e *Engine) NodeOffline(name string) {
-	e.post(func() {
+	e.later(func() {
 		if n := e.nodes[name]; n != nil {
 			e.lose(n)
 		}
-	}, ignore)
+	})
 }
 
 // lose ends what was under way with a node.

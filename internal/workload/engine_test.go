@@ -351,6 +351,20 @@ func TestAskingNodes(t *testing.T) {
 	})
 }
 
+// A node that talks without end fills no memory.
+func TestNodeThatSaysTooMuch(t *testing.T) {
+	in(t, three, func(w *world) {
+		long := strings.Repeat("x", 1<<20)
+		for i := range 20 {
+			w.e.Changed("node1", toJSON(bundle.Status{Workload: fmt.Sprintf("w%d", i), Revision: 1, LastError: long}))
+		}
+		synctest.Wait()
+		if n := len(w.rows()); n == 0 || n > 8 {
+			t.Errorf("%d of 20 MiB are remembered", n)
+		}
+	})
+}
+
 func TestDecide(t *testing.T) {
 	const want = "digest"
 	has := func(gen uint64, digest string) *bundle.Status {

@@ -78,7 +78,7 @@ func (e *Engine) reserve(workload string) (release func(), err error) {
 func (e *Engine) start(s *Spec, verb string, nodes []string, r Request, begin func(string, func(bundle.Result, error)), reply func(uint32, error)) {
 	e.lastID++
 	o := &operation{
-		e: e, spec: s, info: OperationInfo{ID: e.lastID, Workload: s.Name, Verb: verb, Nodes: slices.Clone(nodes)},
+		e: e, spec: s, info: OperationInfo{ID: e.lastID, Workload: s.Name, Verb: verb, Nodes: slices.Clone(nodes), Actor: r.Actor},
 		max: max(1, r.MaxUnavailable), waiting: slices.Clone(nodes), running: make(map[string]bool), missed: make(map[string]bool), begin: begin,
 	}
 	e.operations[o.info.ID] = o
@@ -133,7 +133,7 @@ func (o *operation) nodeDone(name string, r bundle.Result, err error) {
 }
 
 func (o *operation) tell(name string, r bundle.Result) {
-	o.e.events.NodeResult(o.info.ID, NodeResult{Node: name, Result: r})
+	o.e.events.NodeResult(o.info, NodeResult{Node: name, Result: r})
 }
 
 func (o *operation) end(result string) {

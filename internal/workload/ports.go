@@ -46,7 +46,7 @@ type Store interface {
 type Events interface {
 	OperationNew(OperationInfo)
 	NodeProgress(operation uint32, node string, e bundle.Event)
-	NodeResult(operation uint32, r NodeResult)
+	NodeResult(o OperationInfo, r NodeResult)
 	// OperationRemoved follows the end of an operation: result is done, failed, pending or
 	// canceled.
 	OperationRemoved(o OperationInfo, result string)
@@ -138,6 +138,7 @@ type OperationInfo struct {
 	Workload string
 	Verb     string // apply, delete, rollback, start, stop, restart
 	Nodes    []string
+	Actor    string // who has asked
 }
 
 // Results of operations.

@@ -28,16 +28,30 @@ func (e *Engine) askListing(n *node) {
 				return
 			}
 			n.listed, n.orphans = true, l.Orphans
-			n.statuses = make(map[string]bundle.Status, len(l.Workloads))
+			n.statuses, n.sizes, n.size = make(map[string]bundle.Status, len(l.Workloads)), make(map[string]int), 0
 			for _, s := range l.Workloads {
-				n.statuses[s.Workload] = s
+				n.remember(s, len(answer)/len(l.Workloads))
 			}
 			e.reconcile(n)
 		})
 	})
 }
 
-// Changed is a node's signal about the state of a workload.
+// maxStatusBytes bounds what one node may make this manager remember.
+const maxStatusBytes = 8 << 20
+
+// remember keeps what a node says about a workload, unless it has said too much.
+func (n *node) remember(s bundle.Status, size int) bool {
+	if next := n.size - n.sizes[s.Workload] + size; next <= maxStatusBytes {
+		n.size, n.sizes[s.Workload] = next, size
+		n.statuses[s.Workload] = s
+		return true
+	}
+	return false
+}
+
+// Changed is a node's signal about the state of a workload. It waits while the core has much
+// to do.
 func (e *Engine) Changed(nodeName, text string) {
 	e.post(func() {
 		n := e.nodes[nodeName]
@@ -45,7 +59,9 @@ func (e *Engine) Changed(nodeName, text string) {
 		if n == nil || !n.listed || json.Unmarshal([]byte(text), &s) != nil || bundle.CheckWorkload(s.Workload) != nil {
 			return
 		}
-		n.statuses[s.Workload] = s
+		if !n.remember(s, len(text)) {
+			return
+		}
 		if spec := e.specs[s.Workload]; spec != nil {
 			e.reconcileOne(n, spec)
 		}

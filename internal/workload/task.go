@@ -135,7 +135,7 @@ func (t *task) finish(r bundle.Result, err error) {
 	t.done(r, err)
 }
 
-// Progress is a node's signal about an operation.
+// Progress is a node's signal about an operation. It waits while the core has much to do.
 func (e *Engine) Progress(nodeName, text string) {
 	e.post(func() {
 		n := e.nodes[nodeName]

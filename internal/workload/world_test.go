@@ -77,7 +77,7 @@ func (w *world) boot() {
 		specs = append(specs, &s)
 	}
 	w.e = New(specs, w, w, w, slog.New(slog.DiscardHandler))
-	w.e.SetNodes(slices.Sorted(maps.Keys(w.nodes)))
+	w.e.ChangeFleet(slices.Sorted(maps.Keys(w.nodes)), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel, w.ended = cancel, make(chan struct{})
 	go func() { w.e.Run(ctx); close(w.ended) }()
@@ -301,7 +301,7 @@ func (w *world) OperationNew(o OperationInfo) {
 	w.note("%s %s begins on %v", o.Verb, o.Workload, o.Nodes)
 }
 func (w *world) NodeProgress(uint32, string, bundle.Event) {}
-func (w *world) NodeResult(_ uint32, r NodeResult)         { w.note("%s: %s", r.Node, r.Result.Outcome) }
+func (w *world) NodeResult(_ OperationInfo, r NodeResult)  { w.note("%s: %s", r.Node, r.Result.Outcome) }
 func (w *world) OperationRemoved(o OperationInfo, result string) {
 	w.note("%s %s ends: %s", o.Verb, o.Workload, result)
 }
