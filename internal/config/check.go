@@ -257,6 +257,9 @@ func (c *Common) remark(name string, applies bool, what string) {
 	}
 }
 
+// named reports whether certificates from files are wanted.
+func (c *Common) named() bool { return c.CertFile != "" || c.KeyFile != "" || c.CAFile != "" }
+
 // checkTLS refuses to start without certificates, naming the ways on.
 func (c *Common) checkTLS(section, without string) error {
 	var missing []string
@@ -285,18 +288,15 @@ func series(words []string) string {
 
 // CheckStart says what keeps the manager from starting although every key is right.
 func (c *Manager) CheckStart() error {
-	if !c.UseTCP {
-		return nil
+	if !c.UseTCP || !c.named() {
+		return nil // without files the manager is its fleet's authority
 	}
 	return c.checkTLS(managerSection, "TLS=no on both sides, with AllowInsecureNetwork=yes beside it on the manager if agents connect from other machines")
 }
 
 // CheckStart says what keeps the agent from starting although every key is right.
 func (c *Agent) CheckStart() error {
-	if c.OverTCP() {
-		if c.CertFile == "" && c.KeyFile == "" && c.CAFile == "" {
-			return nil // those of ctrl-agent join, if there are any
-		}
+	if c.OverTCP() && c.named() { // else those of ctrl-agent join, if there are any
 		return c.checkTLS(agentSection, "TLS=no on both sides")
 	}
 	return nil

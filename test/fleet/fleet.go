@@ -33,6 +33,11 @@ type Options struct {
 	Units map[string]string
 	// Keep leaves everything running when the process ends.
 	Keep bool
+	// Joining makes the manager its fleet's authority: nodes become members by joining with a
+	// token, as people do it.
+	Joining bool
+	// Bare are machines with the product installed and nothing else, members of no fleet.
+	Bare []string
 	// Offline are nodes of the fleet whose machines are made but not booted.
 	Offline []string
 }
@@ -89,7 +94,16 @@ func (f *Fleet) up(ctx context.Context) error {
 			boot = append(boot, n)
 		}
 	}
-	if err := lab.BootAll(ctx, append(boot, f.Boss)...); err != nil {
+	all := append(boot[:len(boot):len(boot)], f.Boss)
+	for _, name := range f.opt.Bare {
+		n, err := f.Lab.Node(name)
+		if err != nil {
+			return err
+		}
+		f.Nodes[name] = n
+		all = append(all, n)
+	}
+	if err := lab.BootAll(ctx, all...); err != nil {
 		return err
 	}
 	return f.start(ctx, boot)
@@ -103,6 +117,10 @@ func (f *Fleet) start(ctx context.Context, nodes []*lab.Node) error {
 	failed := make(chan error, len(nodes))
 	for _, n := range nodes {
 		go func() {
+			if f.opt.Joining {
+				failed <- f.Join(ctx, n.Name)
+				return
+			}
 			_, err := n.Run(ctx, "systemctl", "start", "ctrl-agent")
 			if err == nil {
 				err = f.WaitOnline(ctx, n.Name, true)
@@ -117,11 +135,43 @@ func (f *Fleet) start(ctx context.Context, nodes []*lab.Node) error {
 	return errors.Join(errs...)
 }
 
+// Join makes a machine a node, with the line that ctl node add prints.
+func (f *Fleet) Join(ctx context.Context, node string, args ...string) error {
+	r, err := f.Ctl(ctx, "node", "add", node)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("ctl node add %s: %s", node, r.Stderr)
+	}
+	if err != nil {
+		return err
+	}
+	line := strings.Fields(JoinLine(r.Stdout))
+	if len(line) == 0 {
+		return fmt.Errorf("ctl node add %s prints no line to run: %s", node, r.Stdout)
+	}
+	_, err = f.Nodes[node].Run(ctx, append(line, args...)...)
+	return err
+}
+
+// JoinLine finds the command to run on the node in what ctl node add prints.
+func JoinLine(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ctrl-agent join ") {
+			return line
+		}
+	}
+	return ""
+}
+
 func (f *Fleet) configureManager() error {
-	text := "[manager]\nAllowedNodeNames=" + strings.Join(f.opt.Nodes, ",") + "\n"
-	if f.opt.Insecure {
+	text := "[manager]\n"
+	if !f.opt.Joining {
+		text += "AllowedNodeNames=" + strings.Join(f.opt.Nodes, ",") + "\n"
+	}
+	switch {
+	case f.opt.Joining:
+	case f.opt.Insecure:
 		text += "TLS=no\nAllowInsecureNetwork=yes\n"
-	} else {
+	default:
 		text += tlsLines("manager")
 		if err := f.certify(f.Boss, "manager", pkitest.ManagerLeaf()); err != nil {
 			return err
@@ -131,10 +181,15 @@ func (f *Fleet) configureManager() error {
 }
 
 func (f *Fleet) configureAgent(n *lab.Node) error {
-	text := "[agent]\nNodeName=" + n.Name + "\nManagerHost=" + Boss + "\n"
-	if f.opt.Insecure {
+	text := "[agent]\n"
+	if !f.opt.Joining { // which says both
+		text += "NodeName=" + n.Name + "\nManagerHost=" + Boss + "\n"
+	}
+	switch {
+	case f.opt.Joining:
+	case f.opt.Insecure:
 		text += "TLS=no\n"
-	} else {
+	default:
 		text += tlsLines("agent")
 		if err := f.certify(n, "agent", pkitest.NodeLeaf(n.Name)); err != nil {
 			return err
@@ -209,7 +264,7 @@ func (f *Fleet) Evidence(ctx context.Context) string {
 		}
 	}
 	show(f.Boss, "ctrl-manager")
-	for _, name := range f.opt.Nodes {
+	for _, name := range append(f.opt.Nodes[:len(f.opt.Nodes):len(f.opt.Nodes)], f.opt.Bare...) {
 		show(f.Nodes[name], "ctrl-agent")
 	}
 	return b.String()
