@@ -72,7 +72,7 @@ func (c *watcher) open(address string, ready <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clientsLimit)
 	defer cancel()
 	var err error
-	c.conn, err = peer.DialBus(ctx, address, peer.Options{Handler: func(conn *peer.Conn, m *peer.Message) { c.handle(conn, m, ready) }})
+	c.conn, err = peer.DialBus(ctx, address, peer.Options{Handler: func(_ *peer.Conn, m *peer.Message) { c.handle(m, ready) }})
 	if err != nil {
 		return err
 	}
@@ -89,17 +89,13 @@ func (c *watcher) open(address string, ready <-chan struct{}) error {
 	return err
 }
 
-func (c *watcher) handle(conn *peer.Conn, m *peer.Message, ready <-chan struct{}) {
+func (c *watcher) handle(m *peer.Message, ready <-chan struct{}) {
 	if c.wait != nil {
 		select {
 		case <-ready:
 			<-c.wait
 		default:
 		}
-	}
-	if m.Type == peer.TypeCall {
-		conn.Reply(m, wire.Raw{}) // Ping
-		return
 	}
 	if m.Member != wire.MemberUnitStateChanged {
 		return

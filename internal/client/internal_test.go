@@ -152,3 +152,18 @@ func TestTailIsBounded(t *testing.T) {
 		t.Errorf("kept %d bytes", len(s))
 	}
 }
+
+// An owner that reads too slowly for too long is told that its monitor has ended.
+func TestMonitorThatTheManagerEnds(t *testing.T) {
+	f := newFollower()
+	m := &Monitor{c: &Client{jobs: f}, path: "/m", events: make(chan Event, 1), quit: make(chan struct{}), over: make(chan struct{})}
+	f.addMonitor(m)
+	m.deliver("PeerRemoved", []any{"it has not read its signals for long"})
+	<-m.Over()
+	if err := m.Err(); !errors.Is(err, wire.ErrNoSuchMonitor) || !strings.Contains(err.Error(), "not read its signals") {
+		t.Errorf("the monitor has ended with %v", err)
+	}
+	if len(f.monitors) != 0 {
+		t.Error("it is still known")
+	}
+}

@@ -101,6 +101,15 @@ func (m *Monitor) end(err error) {
 // reader is slow: then the manager's pings go unanswered and it sends no more than the latest
 // state of each unit.
 func (m *Monitor) deliver(member string, body []any) {
+	if member == "PeerRemoved" { // to an owner: it was let go
+		reason := "it gives no reason"
+		if len(body) == 1 {
+			take(body[0], &reason)
+		}
+		m.end(wire.ErrNoSuchMonitor.With("the manager has ended this monitor: %s", reason))
+		m.c.jobs.dropMonitor(m)
+		return
+	}
 	e, ok := eventOf(member, body)
 	if !ok {
 		return

@@ -11,10 +11,10 @@ import (
 	"example.org/ctrl/internal/bustest"
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/peer"
-	"example.org/ctrl/internal/wire"
 )
 
-// listener is a client that notes the states it hears of and answers Ping as libraries do.
+// listener is a client that notes the states it hears of. Its connection answers Ping when it
+// comes to it, as libraries do.
 type listener struct {
 	conn   *peer.Conn
 	states []string // of the reader goroutine until last was heard
@@ -43,10 +43,7 @@ func (l *listener) handle(conn *peer.Conn, m *peer.Message) {
 	case <-l.read:
 	case <-conn.Closing():
 	}
-	switch {
-	case m.Type == peer.TypeCall:
-		conn.Reply(m, wire.Raw{})
-	case m.Member == "UnitStateChanged":
+	if m.Member == "UnitStateChanged" {
 		args, _ := peer.BodyAny(m.Body)
 		l.states = append(l.states, fmt.Sprint(args[1], " ", args[2]))
 		if n := len(l.states); n%1000 == 0 {

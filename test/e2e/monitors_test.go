@@ -56,6 +56,9 @@ func TestMonitorsSeeLastState(t *testing.T) {
 		must(t, f, 0, nil, "stop", "node1", "ok")
 		stopped.setPause(false)
 		stopped.showsTruth(t, n, everyUnit)
+		if journal := f.Boss.Journal(within(t), "ctrl-manager"); strings.Contains(journal, "whether they read") {
+			t.Errorf("the bus does not let the manager ask its clients:\n%s", journal)
+		}
 	})
 	on(t, n, "systemctl", "stop", "flap@*")
 }

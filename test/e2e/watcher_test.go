@@ -17,7 +17,7 @@ import (
 )
 
 // watcher is a client with a monitor, and what it knows from its signals alone. It gets them
-// in the order in which they come and, as libraries do, answers Ping when it comes to it.
+// in the order in which they come; its connection answers Ping when it comes to it.
 type watcher struct {
 	conn    *peer.Conn
 	monitor wire.ObjectPath
@@ -47,7 +47,7 @@ func listen(t *testing.T, f *fleet.Fleet) *watcher {
 	w := &watcher{units: make(map[string]map[string]string), news: make(chan struct{}, 1)}
 	w.turn.L = &w.mu
 	address := fmt.Sprintf("unix:path=/proc/%d/root/run/dbus/system_bus_socket", f.Boss.PID())
-	conn, err := peer.DialBus(within(t), address, peer.Options{Handler: func(conn *peer.Conn, m *peer.Message) { w.handle(conn, m) }})
+	conn, err := peer.DialBus(within(t), address, peer.Options{Handler: func(_ *peer.Conn, m *peer.Message) { w.handle(m) }})
 	do(t, err)
 	w.conn = conn
 	t.Cleanup(func() {
@@ -83,7 +83,7 @@ func (w *watcher) setPause(on bool) {
 	w.mu.Unlock()
 }
 
-func (w *watcher) handle(conn *peer.Conn, m *peer.Message) {
+func (w *watcher) handle(m *peer.Message) {
 	if w.work != nil && m.Interface == wire.MonitorInterface {
 		w.work()
 	}
@@ -91,10 +91,6 @@ func (w *watcher) handle(conn *peer.Conn, m *peer.Message) {
 	defer w.mu.Unlock()
 	for w.pause {
 		w.turn.Wait()
-	}
-	if m.Type == peer.TypeCall {
-		conn.Reply(m, wire.Raw{})
-		return
 	}
 	if m.Interface != wire.MonitorInterface {
 		return
