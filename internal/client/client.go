@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -22,6 +23,9 @@ type Client struct {
 	bus   string // what is at the other end, in words
 	slots chan struct{}
 	jobs  *follower
+
+	before  sync.Once
+	prepare func()
 }
 
 // maxCalls is how many calls may be under way at a time; a call past it waits. The system
@@ -38,6 +42,10 @@ const (
 func newClient(conn *dbus.Conn, bus string, jobs *follower) *Client {
 	return &Client{conn: conn, bus: bus, slots: make(chan struct{}, maxCalls), jobs: jobs}
 }
+
+// BeforeChange has prepare called once, before the first call that changes something. It is
+// set before any call.
+func (c *Client) BeforeChange(prepare func()) { c.prepare = prepare }
 
 // Close ends the connection; calls under way fail.
 func (c *Client) Close() { _ = c.conn.Close() }
@@ -86,6 +94,9 @@ func (c *Client) read(ctx context.Context, t target, member string, args ...any)
 
 // change calls a method that changes something; whoever decides about rights may ask the user.
 func (c *Client) change(ctx context.Context, t target, member string, args ...any) ([]any, error) {
+	if c.prepare != nil {
+		c.before.Do(c.prepare)
+	}
 	return c.call(ctx, changeLimit, t, member, args)
 }
 

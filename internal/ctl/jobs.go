@@ -130,6 +130,7 @@ func (r *jobRun) node(node string, typed []string) []jobResult {
 		*res = jobResult{Node: node, Unit: u}
 		r.progress.add(node, u)
 		job, err := r.make.follow(r.ctx, node, u)
+		r.progress.answered()
 		if err != nil {
 			if r.make.spares(err) {
 				res.Result, res.Message = resultNotStarted, err.Error()

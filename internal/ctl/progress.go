@@ -28,6 +28,7 @@ type progress struct {
 	mu      sync.Mutex
 	pending [][2]string // node, unit
 	total   int
+	asked   int // of pending, those that the manager has not taken yet
 }
 
 func (p *progress) start(a *app, word string) {
@@ -51,6 +52,14 @@ func (p *progress) add(node, unit string) {
 	defer p.mu.Unlock()
 	p.pending = append(p.pending, [2]string{node, unit})
 	p.total++
+	p.asked++
+}
+
+// answered notes that the manager has taken a job or refused it.
+func (p *progress) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked--
 }
 
 func (p *progress) done(node, unit string) {
@@ -74,6 +83,10 @@ func (p *progress) run() {
 			return
 		case <-next.C:
 		}
+		if p.mayAsk() {
+			next.Reset(progressEvery)
+			continue
+		}
 		line := render.Clean(p.line(p.a.now().Sub(began)))
 		if p.a.errIs.width > 1 {
 			line = render.Cut(line, p.a.errIs.width-1)
@@ -82,6 +95,13 @@ func (p *progress) run() {
 		shown = true
 		next.Reset(progressEvery)
 	}
+}
+
+// mayAsk reports that somebody may be typing a password.
+func (p *progress) mayAsk() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked > 0 && p.a.asks()
 }
 
 // line is what a wait looks like. One that waits behind another job says so.

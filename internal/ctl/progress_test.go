@@ -31,7 +31,7 @@ func (l *lockedText) String() string {
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedText
-		a := &app{ctx: t.Context(), errOut: &out, errIs: screen{terminal: true, width: 60}, now: time.Now}
+		a := &app{ctx: t.Context(), errOut: &out, errIs: screen{terminal: true, width: 60}, now: time.Now, asks: func() bool { return false }}
 		var p progress
 		p.start(a, "start")
 		p.add("node1", "a.service")
@@ -53,6 +53,31 @@ func TestProgress(t *testing.T) {
 		if out.String() != want {
 			t.Errorf("got  %q\nwant %q", out.String(), want)
 		}
+	})
+}
+
+// TestProgressWaitsForThePassword: nothing is written where somebody may be typing.
+func TestProgressWaitsForThePassword(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lockedText
+		a := &app{ctx: t.Context(), errOut: &out, errIs: screen{terminal: true, width: 60}, now: time.Now, asks: func() bool { return true }}
+		var p progress
+		p.start(a, "start")
+		p.add("node1", "a.service")
+		p.add("node2", "b.service")
+		p.answered()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if out.String() != "" {
+			t.Errorf("it writes %q into the password", out.String())
+		}
+		p.answered()
+		time.Sleep(progressEvery)
+		synctest.Wait()
+		if out.String() == "" {
+			t.Error("the wait is not shown afterwards")
+		}
+		p.stop()
 	})
 }
 

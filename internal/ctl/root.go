@@ -21,6 +21,7 @@ type globals struct {
 	full     bool
 	quiet    bool
 	noPager  bool
+	noAsk    bool
 	color    string
 
 	user    bool
@@ -109,6 +110,7 @@ func (a *app) addGlobals(f *pflag.FlagSet) {
 	f.BoolVarP(&a.opt.full, "full", "l", false, "cut nothing, show all columns")
 	f.BoolVarP(&a.opt.quiet, "quiet", "q", false, "only errors on standard error")
 	f.BoolVar(&a.opt.noPager, "no-pager", false, "no pager")
+	f.BoolVar(&a.opt.noAsk, "no-ask-password", false, "ask for no password")
 	f.StringVar(&a.opt.color, "color", "auto", "colours `WHEN`: auto, always or never")
 	f.BoolVar(&a.opt.user, "user", false, "the manager on the user's bus")
 	f.BoolVar(&a.opt.system, "system", false, "the manager on the system's bus (the default)")

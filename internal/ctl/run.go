@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -18,13 +19,14 @@ import (
 
 // Run is the whole of ctl: it carries out the command that args name and returns the exit
 // code. Nothing of the process but env and the three streams is used, except that a pager is
-// started where env names one and out is a terminal. When ctx ends, ctl stops waiting: the
+// started where env names one and out is a terminal, and polkit's agent for passwords where a
+// user who is not root changes something and in is a terminal. When ctx ends, ctl stops waiting: the
 // exit code is 130.
 func Run(ctx context.Context, args []string, env func(string) string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{ctx: ctx, env: env, in: in, out: out, errOut: errOut, now: time.Now}
 	a.screen = a.screenOf
 	a.deadline = giveUpAfter
-	a.journalctl = "journalctl"
+	a.journalctl, a.passwordAgent, a.asks = "journalctl", passwordAgent, a.canAsk
 	return a.run(args)
 }
 
@@ -47,10 +49,16 @@ type app struct {
 	deadline func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 	// journalctl is the program by that name.
 	journalctl string
-	bus        *client.Client
-	pager      *pager
-	hinted     map[string]bool // hints that were given already
-	saying     sync.Mutex      // lines on errOut come from several goroutines
+	// passwordAgent is the program that asks for a password, asks whether somebody is there to
+	// be asked, and agent is the program while it runs.
+	passwordAgent string
+	asks          func() bool
+	asking        sync.Mutex // held for agent
+	agent         *exec.Cmd
+	bus           *client.Client
+	pager         *pager
+	hinted        map[string]bool // hints that were given already
+	saying        sync.Mutex      // lines on errOut come from several goroutines
 }
 
 func (a *app) run(args []string) int {
@@ -63,6 +71,7 @@ func (a *app) run(args []string) int {
 		if a.bus != nil {
 			a.bus.Close()
 		}
+		a.endAgent()
 	}()
 	paged := a.closePager()
 	if closedPipe(err) {
@@ -90,6 +99,7 @@ func (a *app) client() (*client.Client, error) {
 	})
 	if err == nil {
 		a.bus = bus
+		bus.BeforeChange(a.beforeChange)
 	}
 	return bus, err
 }

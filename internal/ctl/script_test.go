@@ -53,6 +53,7 @@ func TestScripts(t *testing.T) {
 			"liveterminal": liveTerminalCmd,
 			"agent":        agentCmd,
 			"journal":      journalCmd,
+			"asking":       askingCmd,
 			"nobus":        func(ts *testscript.TestScript, _ bool, _ []string) { worldOf(ts).bus.Stop() },
 		},
 	})
@@ -66,6 +67,8 @@ type scriptWorld struct {
 	agent   *fakemanager.Agent
 	// journalctl is a program that prints what the real one would.
 	journalctl string
+	// passwordAgent is a program in the place of pkttyagent; "": nobody is there to be asked.
+	passwordAgent string
 }
 
 func worldOf(ts *testscript.TestScript) *scriptWorld { return ts.Value(worldKey{}).(*scriptWorld) }
@@ -108,6 +111,8 @@ func newApp(ts *testscript.TestScript, ctx context.Context, terminal int) *app {
 	a := &app{ctx: ctx, env: ts.Getenv, in: strings.NewReader(""), out: ts.Stdout(), errOut: ts.Stderr(), now: func() time.Time { return testNow }}
 	a.deadline = giveUpAfter
 	a.journalctl = worldOf(ts).journalctl
+	a.passwordAgent = worldOf(ts).passwordAgent
+	a.asks = func() bool { return a.passwordAgent != "" }
 	a.screen = func(w io.Writer) screen {
 		return screen{terminal: terminal > 0, width: terminal, color: a.opt.color == "always"}
 	}

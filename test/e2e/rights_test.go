@@ -3,7 +3,10 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -227,43 +230,69 @@ func polkitGoes(t *testing.T, f *fleet.Fleet) {
 	}
 }
 
-// prompt: a person is asked by polkit's own agent on a terminal.
+// prompt: ctl has polkit's agent ask on the terminal. Nobody answers and ctl is ended; then
+// somebody does.
 func prompt(t *testing.T, f *fleet.Fleet) {
+	const password = "correct horse"
+	on(t, f.Boss, "sh", "-ec", "echo 'root:"+password+"' | chpasswd")
 	before := state(t, f.Nodes["node1"])
 	w := newWatch(t, f)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	// The shell becomes ctl, for whose process the agent is there.
-	asking := `pkttyagent --process $$ --notify-fd 3 3>/tmp/agent.fifo & read _ </tmp/agent.fifo; exec ctl stop node1 web-1`
-	on(t, f.Boss, "sh", "-c", "mkfifo -m 666 /tmp/agent.fifo")
-	cmd := f.Boss.Command(ctx, as("tom", "script", "-qec", asking, "/dev/null")...)
-	_, err := cmd.StdinPipe() // which nobody writes to
-	do(t, err)
-	out, err := cmd.StdoutPipe()
-	do(t, err)
-	do(t, cmd.Start())
-	text := readUntil(t, out, "Password:")
-	if !strings.Contains(text, "Authentication is required to stop web-1.service on node1.") {
-		t.Errorf("the person is asked %q", text)
+	first := askedOnTerminal(t, f.Boss.Command(ctx, as("tom", "script", "-qec", "ctl stop node1 web-1", "/dev/null")...))
+	if !strings.Contains(first.text, "Authentication is required to stop web-1.service on node1.") {
+		t.Errorf("the person is asked %q", first.text)
 	}
 	w.sees("CheckAuthorization", "ctrl-")
 	leave()
-	cmd.Wait()
+	first.cmd.Wait()
 	w.sees("CancelCheckAuthorization", "ctrl-")
 	if got := state(t, f.Nodes["node1"]); got != before {
 		t.Errorf("it was\n%s\nand now is\n%s", before, got)
 	}
+	second := askedOnTerminal(t, f.Boss.Command(within(t), as("tom", "script", "-qec", "ctl stop node1 web-1", "/dev/null")...))
+	// What is typed before the terminal stops to show it is thrown away.
+	for shown := password; strings.Contains(shown, password); {
+		_, err := io.WriteString(second.in, password+"\n")
+		do(t, err)
+		shown = readUntil(t, second.out, password, "COMPLETE", "FAILED")
+	}
+	rest, _ := io.ReadAll(second.out) // until the terminal is closed
+	if err := second.cmd.Wait(); err != nil {
+		t.Errorf("with the password: %v: %s", err, rest)
+	}
+	await(t, f.Nodes["node1"], "web-1.service", "inactive")
+	must(t, f, 0, nil, "start", "node1", "web-1")
 }
 
-func readUntil(t *testing.T, from interface{ Read([]byte) (int, error) }, want string) string {
+// onTerminal is a program that has asked for a password.
+type onTerminal struct {
+	cmd  *exec.Cmd
+	in   io.Writer
+	out  io.Reader
+	text string // up to the question
+}
+
+func askedOnTerminal(t *testing.T, cmd *exec.Cmd) onTerminal {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	do(t, err)
+	out, err := cmd.StdoutPipe()
+	do(t, err)
+	do(t, cmd.Start())
+	return onTerminal{cmd, in, out, readUntil(t, out, "Password:")}
+}
+
+// readUntil reads until one of the words has come.
+func readUntil(t *testing.T, from io.Reader, words ...string) string {
 	t.Helper()
 	var text strings.Builder
 	buf := make([]byte, 256)
-	for !strings.Contains(text.String(), want) {
+	for !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text.String(), w) }) {
 		n, err := from.Read(buf)
 		text.Write(buf[:n])
 		if err != nil {
-			t.Fatalf("%q does not come after %q: %v", want, text.String(), err)
+			t.Fatalf("%q does not come after %q: %v", words, text.String(), err)
 		}
 	}
 	return text.String()
