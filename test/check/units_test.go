@@ -184,8 +184,9 @@ func startBus(t *testing.T, daemon string, policies []string) (said string, err 
 	return stderr.String(), err
 }
 
-// TestPoliciesSayWhoMay holds the policy files against what the design says: root and the
-// manager's user may own, root alone may call, everybody may look.
+// TestPoliciesSayWhoMay holds the policy files against what the design says. Manager: root
+// and its user may own the name and send Ping to monitors' clients, and everybody may call,
+// since polkit is asked. Agent: root may own and call, everybody may look.
 func TestPoliciesSayWhoMay(t *testing.T) {
 	type rule struct {
 		Own         string `xml:"own,attr"`
@@ -211,7 +212,7 @@ func TestPoliciesSayWhoMay(t *testing.T) {
 		if err := xml.Unmarshal(text, &doc); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		var owners, callers, open []string
+		var owners, callers, open, askers []string
 		denied := false
 		for _, p := range doc.Policies {
 			who := p.User + p.Context
@@ -223,6 +224,8 @@ func TestPoliciesSayWhoMay(t *testing.T) {
 					callers = append(callers, who)
 				case r.Destination == name && who == "default":
 					open = append(open, strings.TrimPrefix(r.Interface+" "+r.Member, "org.freedesktop.DBus."))
+				case r == rule{Interface: "org.freedesktop.DBus.Peer", Member: "Ping"}:
+					askers = append(askers, who)
 				default:
 					t.Errorf("%s: %s has the unexpected rule %+v", name, who, r)
 				}
@@ -231,18 +234,23 @@ func TestPoliciesSayWhoMay(t *testing.T) {
 				denied = denied || who == "default" && r == rule{Destination: name}
 			}
 		}
-		wantOwners := "root"
-		if !strings.HasSuffix(name, ".Agent") {
-			wantOwners = "root ctrl"
+		want := struct{ owners, callers, askers, open string }{"root ctrl", "default", "root ctrl", ""}
+		agent := strings.HasSuffix(name, ".Agent")
+		if agent {
+			want.owners, want.callers, want.askers = "root", "root", ""
+			want.open = "Introspectable , Peer , Properties Get, Properties GetAll, ObjectManager GetManagedObjects"
 		}
-		if got := strings.Join(owners, " "); got != wantOwners {
-			t.Errorf("%s may be owned by %q, want %q", name, got, wantOwners)
+		if got := strings.Join(owners, " "); got != want.owners {
+			t.Errorf("%s may be owned by %q, want %q", name, got, want.owners)
 		}
-		if got := strings.Join(callers, " "); got != "root" || !denied {
-			t.Errorf("%s may be called by %q, denied to others: %v", name, got, denied)
+		if got := strings.Join(callers, " "); got != want.callers || denied != agent {
+			t.Errorf("%s may be called by %q, want %q; denied to others: %v", name, got, want.callers, denied)
 		}
-		if got, want := strings.Join(open, ", "), "Introspectable , Peer , Properties Get, Properties GetAll, ObjectManager GetManagedObjects"; got != want {
-			t.Errorf("of %s everybody may call %q, want %q", name, got, want)
+		if got := strings.Join(askers, " "); got != want.askers {
+			t.Errorf("as %s Ping may be sent by %q, want %q", name, got, want.askers)
+		}
+		if got := strings.Join(open, ", "); got != want.open {
+			t.Errorf("of %s everybody may call %q, want %q", name, got, want.open)
 		}
 	}
 }
