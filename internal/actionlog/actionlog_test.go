@@ -30,6 +30,8 @@ func newSink() *sink {
 
 func (s *sink) take(t *testing.T) []map[string]any {
 	t.Helper()
+	s.mu.Lock() // under which entries are written
+	defer s.mu.Unlock()
 	var out []map[string]any
 	for line := range bytes.Lines(s.text.Bytes()) {
 		var fields map[string]any

@@ -21,7 +21,7 @@ func (a *Agent) write(act policy.Act, job uint32, result string, err error) {
 // writeEnd writes down the end of a job.
 func (a *Agent) writeEnd(j *job, result, reason string) {
 	a.cfg.Actions.Write(actionlog.Entry{
-		Kind: actionlog.JobEnded, Node: a.cfg.Node, Units: []string{j.req.Unit}, Verb: actOfJob(&j.req).Verb(), Job: j.id,
+		Kind: actionlog.JobEnded, Node: a.cfg.Node, Units: []string{j.req.Unit}, Verb: j.req.Verb.String(), Job: j.id,
 		Result: result, Reason: reason, Caller: a.manager(),
 	})
 }

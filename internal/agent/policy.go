@@ -102,6 +102,10 @@ func ofTemplate(asked string, names []string) []string {
 func (a *Agent) settlePetitions() {
 	for len(a.petitions) > 0 && a.petitions[0].wait == 0 {
 		p := a.petitions[0]
+		if p.units == nil && a.cfg.Policy.NeedsNames(p.act) {
+			a.lookUp(p) // rules that were read meanwhile ask for it
+			continue
+		}
 		a.petitions[0] = nil
 		a.petitions = a.petitions[1:]
 		p.answer(a.judge(p))
@@ -118,9 +122,6 @@ func (a *Agent) judge(p *petition) error {
 	}
 	if err := rules.Check(p.act); err != nil {
 		return err
-	}
-	if p.units == nil && rules.NeedsNames(p.act) {
-		return wire.ErrAccessDenied.With("[policy] of %s changed while this was asked for; ask again", a.cfg.Node)
 	}
 	return rules.Decide(p.act, p.units)
 }

@@ -36,7 +36,7 @@ func list(sig wire.Signature, name string, flags int) wire.Raw {
 }
 
 func TestAliasesAreJudgedByTheirUnit(t *testing.T) {
-	in(t, with(t, policy.Settings{DenyUnits: []string{"sshd.service"}}), func(w *world) {
+	in(t, with(t, policy.Settings{DenyUnits: []string{"sshd.service", "sshd@*"}}), func(w *world) {
 		l := w.online()
 		ssh := []string{"ssh.service", "sshd.service"}
 		w.names = map[string][]string{
@@ -54,9 +54,10 @@ func TestAliasesAreJudgedByTheirUnit(t *testing.T) {
 		w.call(l, "MaskUnitFiles", list("asbb", "/etc/systemd/system/ssh.service", 2))
 		w.call(l, "MaskUnitFiles", list("asbb", "web@.service", 2))
 		w.call(l, "SetDefaultTarget", wire.Raw{Sig: "sb", Data: append(str("ssh.service").Data, 0, 0, 0, 0)})
+		w.call(l, "DisableUnitFiles", list("asb", "shell@.service", 1))
 		w.call(l, "ResetFailed", wire.Raw{})
 		w.call(l, "GetUnitFileState", wire.Strings("ssh.service"))
-		w.expect("KillUnit AccessDenied", "MaskUnitFiles AccessDenied", "systemd< MaskUnitFiles", "SetDefaultTarget AccessDenied",
+		w.expect("KillUnit AccessDenied", "MaskUnitFiles AccessDenied", "systemd< MaskUnitFiles", "SetDefaultTarget AccessDenied", "DisableUnitFiles AccessDenied",
 			"ResetFailed AccessDenied", "systemd< GetUnitFileState")
 	})
 }
@@ -115,11 +116,14 @@ func TestReloadedPolicyCountsFromThen(t *testing.T) {
 		w.start(l.session, 1, wire.Start, "a.service")
 		w.answer("StartUnit a.service", 70, nil)
 		w.holdNames = true
-		w.start(l.session, 2, wire.Stop, "a.service") // judged only after the reload
+		w.start(l.session, 2, wire.Stop, "a.service")  // judged only after the reload
+		w.start(l.session, 9, wire.Start, "a.service") // of which nothing had to be known before
 		w.a.Reconfigure(denied)
 		w.answer("names a.service", []string{"a.service"}, nil)
 		w.holdNames = false
-		w.expect("systemd< StartUnit a.service", "answer 1 ok", "systemd< names a.service", "answer 2 AccessDenied")
+		w.expect("systemd< StartUnit a.service", "answer 1 ok", "systemd< names a.service", "answer 2 AccessDenied", "systemd< names a.service")
+		w.answer("names a.service", []string{"a.service"}, nil)
+		w.expect("answer 9 AccessDenied")
 		// The job goes on and its end is told; what would change it is refused.
 		w.a.CancelJob(l.session, 1, func(err error) { w.note("cancel %s", kind(err)) })
 		synctest.Wait()

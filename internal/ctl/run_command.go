@@ -38,7 +38,8 @@ func runCommand(a *app) *cobra.Command {
 		Short: "Run a command on a node as a transient unit",
 		Long: `Runs a command on a node as a unit that lives only while it runs, and returns when it has started;
 with --wait, when it has ended, and then its exit code is that of the command. The command is
-looked up on the node; its arguments arrive as they are, nothing expands them.`,
+looked up on the node; its arguments arrive as they are, nothing expands them. A node allows it by
+AllowTransientUnits=yes in [policy] of its agent.conf, which is not the default.`,
 		Example: "  ctl run node1 -- sleep 60\n  ctl run node1 --wait -p MemoryMax=1G --unit backup -- /usr/bin/backup --all",
 		GroupID: groupUnits,
 	}

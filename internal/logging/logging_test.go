@@ -379,3 +379,16 @@ func FuzzEscape(f *testing.F) {
 		}
 	})
 }
+
+// TestAlways: what must be written down does not depend on the level, only on silence.
+func TestAlways(t *testing.T) {
+	got := text(t, Config{Level: slog.LevelError, Target: Stderr}, Output{}, func(l *Log) {
+		l.Logger().Warn("one")
+		l.Always().With("n", 1).Info("two")
+		l.Apply(Config{Level: slog.LevelDebug, Target: Stderr, Quiet: true})
+		l.Always().Error("three")
+	})
+	if !strings.Contains(got, "two n=1") || strings.Contains(got, "one") || strings.Contains(got, "three") {
+		t.Errorf("got %q", got)
+	}
+}

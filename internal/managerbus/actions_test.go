@@ -20,21 +20,20 @@ import (
 func (w *world) written(caller string) (out []string) {
 	w.t.Helper()
 	w.do(func() {
-		for line := range bytes.Lines(w.actions.Bytes()) {
+		for line := range bytes.Lines(w.actions.take()) {
 			var e struct {
 				ID                       string `json:"message_id"`
 				Node, Unit, Verb, Result string
 				Job                      int
-				UID                      int `json:"caller_uid"`
+				UID                      *int `json:"caller_uid"`
 				Caller                   string
 			}
-			if err := json.Unmarshal(line, &e); err != nil || e.Caller != caller || e.UID != os.Getuid() {
+			if err := json.Unmarshal(line, &e); err != nil || e.Caller != caller || e.UID == nil || *e.UID != os.Getuid() {
 				w.t.Errorf("%s: %v", line, err)
 			}
 			kind := slices.Index(actionlog.MessageIDs[:], e.ID)
 			out = append(out, fmt.Sprintf("%d %s %s %s %d %s", kind, e.Node, e.Unit, e.Verb, e.Job, e.Result))
 		}
-		w.actions.Reset()
 	})
 	return out
 }

@@ -249,8 +249,28 @@ type world struct {
 	enrolment *fakeEnrolment
 	workloads *fakeWorkloads
 	// actions takes the action log.
-	actions bytes.Buffer
+	actions lockedBuffer
 	stop    func() // ends the API as a daemon does, and waits
+}
+
+// lockedBuffer is written to by several goroutines.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take is what was written since the last time.
+func (b *lockedBuffer) take() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return bytes.Clone(b.text.Bytes())
 }
 
 // quiet logs mistakes of ours to the test.

@@ -91,9 +91,9 @@ func (p *Policy) Check(act Act) error {
 	case p.set.ReadOnly:
 		return p.refuse(act, "ReadOnly=yes", "set ReadOnly=no")
 	case act.Method == "StartTransientUnit" && !p.set.AllowTransientUnits:
-		return p.refuse(act, "AllowTransientUnits=no", "set AllowTransientUnits=yes, which lets the manager run any command as root there")
+		return p.refuse(act, "AllowTransientUnits=no", "set AllowTransientUnits=yes")
 	case act.everyUnit() && p.listed():
-		return p.refuse(act, p.lists()+" names some units, and this acts on others too", "name the units, or remove the key")
+		return p.refuse(act, p.lists()+" is set, and "+act.reach()+" changes other units too", "remove "+p.lists())
 	}
 	for _, name := range act.Units {
 		if err := p.own(act, path.Base(name)); err != nil {
@@ -175,6 +175,14 @@ func (p *Policy) lists() string {
 		return "AllowUnits="
 	}
 	return "DenyUnits="
+}
+
+// reach names what makes an act change more than it names.
+func (a Act) reach() string {
+	if a.Mode == "isolate" {
+		return "mode isolate"
+	}
+	return "this"
 }
 
 // everyUnit reports whether an act changes units that it does not name.

@@ -64,7 +64,7 @@ func TestUnits(t *testing.T) {
 		"default target":          {Settings{DenyUnits: []string{"rescue.target"}}, "SetDefaultTarget", unitsOf("rescue.target"), "set-default rescue.target"},
 		"cancel":                  {deny, CancelJob, unitsOf("db-1.service"), "cancel db-1.service"},
 		"second of two":           {deny, "EnableUnitFiles", append(unitsOf("a.service"), unitsOf("db-2.service")...), "enable db-2.service"},
-		"reset-failed of all":     {deny, "ResetFailed", nil, "DenyUnits= names some units"},
+		"reset-failed of all":     {deny, "ResetFailed", nil, "DenyUnits= is set, and this changes other units too"},
 		"reset-failed, no lists":  {Settings{}, "ResetFailed", nil, ""},
 		"daemon-reload":           {allow, "Reload", nil, ""},
 		"read only":               {Settings{ReadOnly: true}, "Reload", nil, "ReadOnly=yes"},

@@ -78,7 +78,7 @@ func (p *Policy) refuseUnit(act Act, u Unit, key, set string) error {
 
 // denied is the text of every refusal: whose word it is, which key, and what to change.
 func (p *Policy) denied(what, key, set string) error {
-	return wire.ErrAccessDenied.With("%s%s%s: %s in [policy] of its agent.conf; to change that, %s on %s and run there: systemctl reload %s",
+	return wire.ErrAccessDenied.With("%s%s%s: %s ([policy] in its agent.conf); to allow it, %s on %s and run there: systemctl reload %s",
 		p.name(), wire.NodeRefuses, what, key, set, p.name(), strings.TrimSuffix(wire.AgentUnit, ".service"))
 }
 
