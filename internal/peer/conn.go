@@ -90,6 +90,7 @@ type Conn struct {
 
 	born     time.Time
 	received atomic.Int64 // since born
+	busy     atomic.Bool  // the handler runs
 	br       *bufio.Reader
 	names    *interner
 	msg      Message // the one being delivered
@@ -192,8 +193,12 @@ func (s *source) Read(b []byte) (int, error) {
 }
 
 // LastReceived is when the last bytes arrived, or when the connection began. It has a
-// monotonic reading.
+// monotonic reading. While the handler holds up reading it is now: that nothing comes is not
+// the peer's doing then.
 func (c *Conn) LastReceived() time.Time {
+	if c.busy.Load() {
+		c.received.Store(int64(time.Since(c.born)))
+	}
 	return c.born.Add(time.Duration(c.received.Load()))
 }
 

@@ -371,3 +371,27 @@ func TestCloseFromEverywhere(t *testing.T) {
 		}
 	})
 }
+
+// A peer that is made to wait is not one that says nothing.
+func TestLastReceivedWhileTheHandlerBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := make(chan bool)
+		server, client := pair(t, Options{Handler: func(*Conn, *Message) { <-next }}, Options{})
+		for range 2 {
+			if err := client.Signal("/a", "a.b", "C", wire.Raw{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if age := time.Since(server.LastReceived()); age > 0 {
+			t.Errorf("while the handler holds up reading, nothing was received for %v", age)
+		}
+		next <- true
+		next <- true
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if age := time.Since(server.LastReceived()); age != time.Second {
+			t.Errorf("a second later nothing was received for %v", age)
+		}
+	})
+}

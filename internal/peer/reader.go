@@ -224,6 +224,8 @@ func (c *Conn) dispatch(m *Message) {
 
 func (c *Conn) handle(m *Message) {
 	if c.opt.Handler != nil {
+		c.busy.Store(true)
+		defer c.busy.Store(false)
 		c.opt.Handler(c, m)
 		return
 	}
