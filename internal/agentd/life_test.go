@@ -147,7 +147,7 @@ func TestRefusesToStart(t *testing.T) {
 	for _, test := range []struct {
 		name, before, config, after, want, code string
 	}{
-		{"no certificates", "true", "[manager]\n", "true", "Two ways lead on", "78"},
+		{"no certificate", "true", "[manager]\nCAFile=/etc/ctrl/pki/ca.crt\n", "true", "Two ways lead on", "78"},
 		{"wrong key", "true", "[manager]\nPrt=842\n", "true", "/etc/ctrl/manager.conf:2: key Prt= is not known in [manager]; did you mean Port=?", "78"},
 		{"no such group", "true", good + "SocketGroup=nobodies\n", "true", "SocketGroup=nobodies: there is no such group", "78"},
 		{"key for everybody", "chmod 0644 /etc/ctrl/pki/own.key", good, "chmod 0600 /etc/ctrl/pki/own.key", "and mode 0644: a private key must be out of reach", "78"},

@@ -66,13 +66,17 @@ func (l *link) renew(m *peer.Message) {
 		l.refuse(m, err)
 		return
 	}
-	if !l.expiry.begin(time.Now()) {
-		l.conn.ReplyError(m, wire.ErrLimitsExceeded.With("a certificate was asked for less than %v ago; try again later", renewPause))
+	wait, ok := l.expiry.begin(time.Now())
+	if !ok {
+		l.conn.ReplyError(m, wire.ErrLimitsExceeded.With("a certificate is being issued to this node already"))
 		return
 	}
 	m = m.CloneHeader()
 	l.pending.server.links.Go(func() {
 		defer l.expiry.end()
+		if !l.pause(wait) {
+			return
+		}
 		certificate, ca, notAfter, err := e.Renew(l.pending.proof.Node, l.pending.proof.Generation, csr)
 		if err != nil {
 			l.pending.server.log.Warn("certificate was not renewed", "node", l.pending.proof.Node, "address", l.pending.name, "err", err)
@@ -82,6 +86,21 @@ func (l *link) renew(m *peer.Message) {
 		l.conn.Reply(m, peer.MustEncode(certificate, ca))
 		l.watchExpiry(notAfter)
 	})
+}
+
+// pause waits, and reports whether the connection is still there.
+func (l *link) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.conn.Done():
+		return false
+	}
 }
 
 // remember and forget keep the list of those who have registered.
@@ -120,7 +139,7 @@ const (
 	// warnBefore is how long before the end of a certificate the log says that the agent, which
 	// should have renewed it long before, has not.
 	warnBefore = 14 * 24 * time.Hour
-	// renewPause is the least time between two calls of Renew.
+	// renewPause is the least time between two renewals of one session. Who asks sooner waits.
 	renewPause = time.Second
 )
 
@@ -133,15 +152,18 @@ type expiry struct {
 	last     time.Time
 }
 
-// begin reports whether a renewal may begin.
-func (e *expiry) begin(now time.Time) bool {
+// begin says when a renewal may begin, unless one is under way.
+func (e *expiry) begin(now time.Time) (wait time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.renewing || !e.last.IsZero() && now.Sub(e.last) < renewPause {
-		return false
+	if e.renewing {
+		return 0, false
 	}
-	e.renewing, e.last = true, now
-	return true
+	if !e.last.IsZero() {
+		wait = max(0, renewPause-now.Sub(e.last))
+	}
+	e.renewing, e.last = true, now.Add(wait)
+	return wait, true
 }
 
 func (e *expiry) end() {

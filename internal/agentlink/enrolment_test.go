@@ -116,9 +116,6 @@ func TestRenewOverTheSession(t *testing.T) {
 	if _, err := pki.CheckIssued("node1", key, certificate, ca); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := a.renew(t.Context(), csr); !errors.Is(err, wire.ErrLimitsExceeded) {
-		t.Errorf("at once again: %v", err)
-	}
 	b := f.connect(f.joined("node2"))
 	b.mustRegister(t, f.core, "node2")
 	if _, _, err := b.renew(t.Context(), []byte("x")); !errors.Is(err, wire.ErrInvalidArgs) {
@@ -180,6 +177,44 @@ func (s *stubEnrolment) Renew(string, uint64, []byte) ([]byte, []byte, time.Time
 }
 func (s *stubEnrolment) Check(string, uint64) error { return nil }
 func (s *stubEnrolment) Outdated(string) bool       { return false }
+
+// TestOftenRenewed: renewals of one session are a second apart, one at a time.
+func TestOftenRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, core, e := newPipes(), newFakeCore(), &stubEnrolment{}
+		e.end.Store(time.Now().Add(90 * 24 * time.Hour).Unix())
+		set := plain()
+		set.Enrolment = e
+		set.Secure = func(_ context.Context, nc net.Conn) (net.Conn, Proof, error) {
+			return nc, Proof{Node: "node1", Generation: 1, NotAfter: time.Now().Add(90 * 24 * time.Hour)}, nil
+		}
+		s := serve(t, core, set, l)
+		a := dbus(t, l.dial(t, "192.0.2.1"), noCalls)
+		a.mustRegister(t, core, "node1")
+		start := time.Now()
+		for range 3 {
+			if _, _, err := a.renew(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if took := time.Since(start); took != 2*renewPause {
+			t.Errorf("three renewals took %v", took)
+		}
+		first := make(chan error, 1)
+		go func() { _, _, err := a.renew(t.Context(), nil); first <- err }()
+		synctest.Wait()
+		if _, _, err := a.renew(t.Context(), nil); !errors.Is(err, wire.ErrLimitsExceeded) {
+			t.Errorf("a second one at the same time: %v", err)
+		}
+		a.Conn.Close(errors.New("gone")) // in the middle
+		if err := <-first; err == nil {
+			t.Error("answered")
+		}
+		s.Close()
+		s.links.Wait()
+	})
+}
 
 // TestExpired is case 102: a session does not outlive its certificate, and the log warns
 // before.

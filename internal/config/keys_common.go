@@ -13,7 +13,7 @@ func commonKeys(section string) []key {
 			doc:   "Whether connections over TCP are TLS 1.3 with certificates on both sides. no is for tests; both sides must say it.",
 			field: common(func(c *Common) any { return &c.TLS })},
 		{name: "CertFile", kind: path, reload: true, example: "/etc/ctrl/pki/" + section + ".crt",
-			doc:   "This side's certificate, PEM, with intermediate certificates after it. Read again when it changes.",
+			doc:   "This side's certificate, PEM, with intermediate certificates after it. Read again when it changes. Without CertFile=, KeyFile= and CAFile= the manager issues all certificates itself (ctl node add), and agents have theirs from ctrl-agent join.",
 			field: common(func(c *Common) any { return &c.CertFile })},
 		{name: "KeyFile", kind: path, reload: true, example: "/etc/ctrl/pki/" + section + ".key",
 			doc:   "The private key of CertFile=, PEM, not readable by others.",

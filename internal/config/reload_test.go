@@ -96,6 +96,8 @@ func TestReload(t *testing.T) {
 func TestCheckStart(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", ""},
+		{"CAFile=/c", "CertFile= and KeyFile= are not set in [manager]"},
+		{"CAFile=/c", "TLS=no on both sides, with AllowInsecureNetwork=yes"},
 		{"CertFile=/a\nKeyFile=/b", "CAFile= is not set"},
 		{"CertFile=/a\nKeyFile=/b\nCAFile=/c", ""},
 		{"TLS=no", ""},

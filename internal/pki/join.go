@@ -24,8 +24,8 @@ func JoinTLS(t Token) *tls.Config {
 	}
 }
 
-var errOtherFleet = errors.New("it does not come from the authority that the token was made for: the address leads to the manager of another fleet, " +
-	"or somebody stands between; `ctl node add NAME` on the right manager prints the line to use")
+var errOtherFleet = errors.New("it does not come from the authority that the token was made for: the authority was replaced since (ctl pki rotate), " +
+	"the address leads to the manager of another fleet, or somebody stands between; `ctl node add NAME` on the right manager prints the line to use")
 
 func (t Token) verifyManager(chain []*x509.Certificate) error {
 	if len(chain) == 0 {
