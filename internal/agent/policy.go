@@ -129,14 +129,26 @@ func (a *Agent) judge(p *petition) error {
 // actOfJob is a job as the policy sees it.
 func actOfJob(req *JobRequest) policy.Act {
 	act := policy.Act{Method: req.method(), Mode: req.Mode, Units: []string{req.Unit}}
-	if target, ok := unit.ParseDep(req.Unit); ok && unit.IsDep(req.Unit) {
-		// What starts and stops a target for others is judged as what it does to the target.
-		act.Units = []string{target}
-	}
+	act.Units = throughDep(act.Units)
 	if req.Transient != nil {
 		act.Units = append(act.Units, req.Transient.AuxiliaryUnits()...)
 	}
 	return act
+}
+
+// throughDep judges what starts and stops a target for others as what it does to the target,
+// also by a name that no dependency has but systemd would follow (units/ctrl-dep-unit@.service).
+func throughDep(units []string) []string {
+	if !unit.IsDep(units[0]) {
+		return units
+	}
+	if target, ok := unit.ParseDep(units[0]); ok {
+		return []string{target}
+	}
+	if _, instance, _ := unit.Split(units[0]); unit.Valid(instance) {
+		return append(units, instance)
+	}
+	return units
 }
 
 // actOfCall is a query or change as the policy sees it.

@@ -174,3 +174,16 @@ func TestTransientUnitsMustBeAllowed(t *testing.T) {
 		w.expect("answer 1 AccessDenied", "systemd< StartUnit run-1.service")
 	})
 }
+
+// TestNoWayAroundByDependencies: units that pull in others for other nodes open nothing.
+func TestNoWayAroundByDependencies(t *testing.T) {
+	in(t, with(t, policy.Settings{DenyUnits: []string{"sshd.service", "x.socket"}}), func(w *world) {
+		l := w.online()
+		for i, name := range []string{
+			"ctrl-dep@sshd.service", "ctrl-dep-unit@sshd.service.service", "ctrl-dep-unit@x.socket.service", "ctrl-dep@web.service",
+		} {
+			w.start(l.session, uint32(i+1), wire.Start, name)
+		}
+		w.expect("answer 1 AccessDenied", "answer 2 AccessDenied", "answer 3 AccessDenied", "systemd< StartUnit ctrl-dep@web.service")
+	})
+}
