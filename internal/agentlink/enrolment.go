@@ -12,8 +12,9 @@ import (
 // goroutine. Check and Outdated never block; the others may wait for the disk. Errors of the
 // kinds AccessDenied, InvalidArgs and LimitsExceeded are for the peer.
 type Enrolment interface {
-	// Join lets the bearer of a token be a node, and says which. certificate and ca are PEM.
-	Join(node, token string, csr []byte) (joined string, certificate, ca []byte, err error)
+	// Join lets the bearer of a token, who connects from an address, be a node, and says which.
+	// certificate and ca are PEM.
+	Join(from, node, token string, csr []byte) (joined string, certificate, ca []byte, err error)
 	// Renew issues the next certificate of a node.
 	Renew(node string, generation uint64, csr []byte) (certificate, ca []byte, notAfter time.Time, err error)
 	// Check refuses a certificate that was revoked.

@@ -166,7 +166,7 @@ type stubEnrolment struct {
 	refuses atomic.Bool
 }
 
-func (s *stubEnrolment) Join(string, string, []byte) (string, []byte, []byte, error) {
+func (s *stubEnrolment) Join(string, string, string, []byte) (string, []byte, []byte, error) {
 	return "", nil, nil, errors.New("not here")
 }
 func (s *stubEnrolment) Renew(string, uint64, []byte) ([]byte, []byte, time.Time, error) {

@@ -80,7 +80,7 @@ func (p *pending) tryJoin(ctx context.Context, call joinCall) (node string, body
 	if err := sleep(ctx, wait); err != nil {
 		return "", body, err
 	}
-	node, certificate, ca, err := e.Join(call.node, call.token, call.csr)
+	node, certificate, ca, err := e.Join(p.name, call.node, call.token, call.csr)
 	if errors.Is(err, wire.ErrAccessDenied) {
 		p.server.guesses.wrong(source, time.Now())
 	}

@@ -26,7 +26,7 @@ import (
 // enrolment is a real authority as the links see it.
 type enrolment struct{ *authority.Authority }
 
-func (e enrolment) Join(node, token string, csr []byte) (string, []byte, []byte, error) {
+func (e enrolment) Join(_, node, token string, csr []byte) (string, []byte, []byte, error) {
 	g, err := e.Authority.Join(node, token, csr)
 	return g.Node, g.Certificate, g.CA, err
 }
@@ -394,7 +394,7 @@ type blockedEnrolment struct {
 	asked, free chan bool
 }
 
-func (b *blockedEnrolment) Join(string, string, []byte) (string, []byte, []byte, error) {
+func (b *blockedEnrolment) Join(string, string, string, []byte) (string, []byte, []byte, error) {
 	b.asked <- true
 	<-b.free
 	return "node1", []byte("c"), []byte("a"), nil

@@ -75,7 +75,7 @@ func (m *Manager) admitNode(r Registration) (*node, error) {
 	n, ok := m.byName[r.Node]
 	if !ok {
 		return nil, wire.ErrNodeNotAllowed.With(
-			"node %q is not in the fleet; add it to AllowedNodeNames= of the manager", r.Node)
+			"node %q is not in the fleet; on the manager: `ctl node add %s`, or AllowedNodeNames=", r.Node, r.Node)
 	}
 	return n, checkFacts(r)
 }

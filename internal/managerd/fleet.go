@@ -4,11 +4,13 @@ import (
 	"slices"
 	"time"
 
+	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/agentlink"
 	"example.org/ctrl/internal/config"
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/pki"
 	"example.org/ctrl/internal/pki/authority"
+	"example.org/ctrl/internal/wire"
 )
 
 // ownFiles reports whether the configuration names certificates, so that the fleet has no
@@ -94,13 +96,23 @@ func (s *service) enrolmentChanged(c authority.Change) {
 }
 
 // enrolment is the authority as agents meet it.
-type enrolment struct{ *authority.Authority }
+type enrolment struct {
+	*authority.Authority
+	actions *actionlog.Log
+}
 
 var _ agentlink.Enrolment = enrolment{}
 
-// Join implements agentlink.Enrolment.
-func (e enrolment) Join(node, token string, csr []byte) (joined string, certificate, ca []byte, err error) {
+// Join implements agentlink.Enrolment. Who becomes a node, and who is refused, stands in the
+// action log.
+func (e enrolment) Join(from, node, token string, csr []byte) (joined string, certificate, ca []byte, err error) {
 	g, err := e.Authority.Join(node, token, csr)
+	act := actionlog.Entry{Node: g.Node, Verb: "join", Caller: actionlog.Caller{Name: from}}
+	if err != nil && wire.ValidNodeName(node) {
+		act.Node = node
+	}
+	act.Judge(wire.MemberJoin, err)
+	e.actions.Write(act)
 	return g.Node, g.Certificate, g.CA, err
 }
 

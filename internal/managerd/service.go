@@ -137,7 +137,7 @@ func (s *service) linkSettings() agentlink.Settings {
 		set.Secure = s.accept
 	}
 	if s.authority != nil {
-		set.Enrolment = enrolment{s.authority}
+		set.Enrolment = enrolment{s.authority, s.actions}
 	}
 	if group, err := groupID(s.cfg.SocketGroup); err == nil { // it was checked before
 		set.Group = group
