@@ -158,6 +158,7 @@ func TestMonitorIsForItsOwnerAndPeers(t *testing.T) {
 func TestAgentSaysThatTheManagerIsAway(t *testing.T) {
 	f := up(t, fleet.Options{Nodes: []string{"node1"}, Manager: quickManager, Agent: quickAgent})
 	n := f.Nodes["node1"]
+	do(t, f.WaitAgent(within(t), "node1")) // the manager may know it before the agent says so
 	bus, err := fleet.Bus(within(t), n)
 	do(t, err)
 	defer bus.Close()
