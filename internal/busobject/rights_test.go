@@ -130,3 +130,44 @@ func TestForgedDepartureIsIgnored(t *testing.T) {
 	q.answer(nil)
 	c.expect("first")
 }
+
+// TestEndCallsChecksOff: a server that ends has nobody asked any more.
+func TestEndCallsChecksOff(t *testing.T) {
+	a := newAsker()
+	w := newWorld(t, a).run()
+	c := w.client()
+	c.call("Change", "never", mayAsk)
+	wait(t, a.asked)
+	w.stop()
+	if name := wait(t, a.left); name != "" {
+		t.Errorf("it was told that %q has left", name)
+	}
+}
+
+// TestFindIsForWhoNeedsIt: what has to be looked up is looked up when it is asked for.
+func TestFindIsForWhoNeedsIt(t *testing.T) {
+	a := newAsker()
+	w := newWorld(t, a)
+	looked := make(chan bool, 2)
+	change := w.iface.Methods["Change"]
+	change.About = func(*Call) (About, error) { return About{Node: "n", Units: []string{"alias"}}, nil }
+	change.Find = func(_ *Call, done func(About, error)) {
+		looked <- true
+		go done(About{Node: "n", Units: []string{"real"}}, nil)
+	}
+	w.iface.Methods["Change"] = change
+	w.run()
+	c := w.client()
+	c.call("Change", "first", 0)
+	q := wait(t, a.asked)
+	if q.Units[0] != "alias" || len(looked) > 0 {
+		t.Errorf("asked was %+v", q.Request)
+	}
+	found := make(chan About, 1)
+	q.Find(func(about About, _ error) { found <- about })
+	if about := wait(t, found); about.Units[0] != "real" {
+		t.Errorf("found was %+v", about)
+	}
+	q.answer(nil)
+	c.expect("first")
+}
