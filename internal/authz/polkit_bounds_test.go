@@ -42,6 +42,9 @@ func TestCallerLeavesDuringThePrompt(t *testing.T) {
 				q, result := b.prompted(":1.1")
 				other, others := b.prompted(":1.2")
 				b.polkit.Left(b.conn, who)
+				if who == "" {
+					b.conn.CloseWhenSent(errors.New("the daemon ends"))
+				}
 				if err := <-result; err == nil {
 					t.Error("it was allowed")
 				}
