@@ -103,3 +103,13 @@ func TestSecretOfAnotherType(t *testing.T) {
 		t.Errorf("it is shown: %q", v.Data)
 	}
 }
+
+// TestValuesAreConcealed: whatever method of a node answers with values of properties hides
+// what is secret.
+func TestValuesAreConcealed(t *testing.T) {
+	for _, m := range wire.NodeMethods {
+		if _, ok := concealed[m.Name]; strings.Contains(string(m.Out), "v") != ok {
+			t.Errorf("%s answers %q; its secrets are hidden: %v", m.Name, m.Out, ok)
+		}
+	}
+}

@@ -19,7 +19,9 @@ var arguments = map[wire.Signature]string{
 	"asb": "['web-1.service'],True", "asbb": "['web-1.service'],True,True", "asas": "[],[]", "asasas": "[],[],[]",
 	"sba(sv)":          "'web-1.service',True,[('CPUWeight',dbus.UInt64(7))]",
 	"ssa(sv)a(sa(sv))": "'stranger.service','fail',[('Description','x')],[]",
-	"st":               "'node1',0", "sut": "'node*',7,0",
+	"sayasa{ss}a{sv}":  "'web',b'x',['node1'],{},{}", "sasa{sv}": "'web',['node1'],{}", "sasta{sv}": "'web',['node1'],1,{}",
+	"sassa{sv}": "'web',['node1'],'stop',{}", "sst": "'node1','web',1",
+	"st": "'node1',0", "sut": "'node*',7,0",
 }
 
 const pythonCalls = `import dbus
@@ -40,7 +42,7 @@ func strangersCalls(t *testing.T, job string) (program string, actions map[strin
 	actions = make(map[string]string)
 	paths := map[string]string{
 		wire.ManagerInterface: busRoot, wire.NodeInterface: node1, wire.MonitorInterface: busRoot + "/monitor/1",
-		wire.JobInterface: busRoot + "/job/" + job, wire.EnrolmentInterface: busRoot,
+		wire.JobInterface: busRoot + "/job/" + job, wire.EnrolmentInterface: busRoot, wire.WorkloadsInterface: busRoot,
 	}
 	for _, name := range api.Names() {
 		if strings.Contains(name, ".internal.") || name == wire.AgentInterface {
