@@ -32,8 +32,11 @@ type follower struct {
 
 	monitors map[dbus.ObjectPath]*Monitor
 	metrics  []*Metrics
-	watches  map[*Watch]bool
-	owners   map[string]string // of bus names, for watches: unique names, "" where there is none
+
+	operations []*Operations
+
+	watches map[*Watch]bool
+	owners  map[string]string // of bus names, for watches: unique names, "" where there is none
 }
 
 // maxEarly bounds the ends that are kept. Past it some are forgotten; other clients' jobs
@@ -68,8 +71,11 @@ func (f *follower) endReign(next string, why error) {
 	for _, m := range f.metrics {
 		m.end(why)
 	}
+	for _, o := range f.operations {
+		o.end(why)
+	}
 	clear(f.monitors)
-	f.metrics = nil
+	f.metrics, f.operations = nil, nil
 	clear(f.early)
 	clear(f.lost)
 	f.manager, f.dead = next, why
@@ -125,6 +131,12 @@ func (f *follower) DeliverSignal(iface, member string, s *dbus.Signal) {
 	if iface == wire.MonitorInterface {
 		if m := f.monitor(s); m != nil {
 			m.deliver(member, s.Body) // without the lock: it may block
+		}
+		return
+	}
+	if iface == wire.WorkloadsInterface {
+		for _, o := range f.followers(s) {
+			o.deliver(member, s.Body)
 		}
 		return
 	}

@@ -14,10 +14,15 @@ func cancelCommand(a *app) *cobra.Command {
 		Use:   "cancel JOB…",
 		Short: "Cancel jobs",
 		Long: `Cancels jobs, each given by its number or its object path. A job that waits is removed, one that
-runs is canceled in its node's systemd; the unit stays in the state that it is in.`,
-		Example: "  ctl cancel 17\n  ctl cancel $(ctl start --no-wait node1 foo.service)",
+runs is canceled in its node's systemd; the unit stays in the state that it is in.
+
+With --operation it ends operations on workloads: no further node is begun, and nodes under way end
+by themselves.`,
+		Example: "  ctl cancel 17\n  ctl cancel $(ctl start --no-wait node1 foo.service)\n  ctl cancel --operation 3",
 		GroupID: groupJobs,
 	}
+	operation := false
+	cmd.Flags().BoolVar(&operation, "operation", false, "the numbers are those of operations on workloads")
 	cmd.ValidArgsFunction = a.completeJobs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -37,6 +42,12 @@ runs is canceled in its node's systemd; the unit stays in the state that it is i
 		}
 		errs := make([]error, len(ids))
 		each(ids, maxNodesAtOnce, func(i int, id uint32) {
+			if operation {
+				if err := c.CancelOperation(a.ctx, id); err != nil {
+					errs[i] = &failure{doing: fmt.Sprintf("cannot cancel operation %d", id), err: err}
+				}
+				return
+			}
 			if err := c.CancelJob(a.ctx, id); err != nil {
 				errs[i] = &failure{doing: fmt.Sprintf("cannot cancel job %d", id), err: err}
 			}

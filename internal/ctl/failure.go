@@ -98,6 +98,8 @@ var codes = []struct {
 }{
 	{wire.ErrNoSuchNode, exitNoSuch},
 	{wire.ErrNoSuchJob, exitNoSuch},
+	{wire.ErrNoSuchWorkload, exitNoSuch},
+	{wire.ErrNoSuchOperation, exitNoSuch},
 	{wire.ErrSystemdNoSuchUnit, exitNoSuch},
 	{errNoFile, exitNoSuch},
 	{wire.ErrAccessDenied, exitDenied},

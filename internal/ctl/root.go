@@ -43,6 +43,9 @@ const (
 	groupUnits = "units"
 	groupFiles = "files"
 	groupJobs  = "jobs"
+
+	groupWorkloads = "workloads"
+
 	groupOther = "other"
 )
 
@@ -82,7 +85,7 @@ without a suffix is a service.`,
 	a.addGlobals(root.PersistentFlags())
 	root.Flags().BoolVar(&a.opt.version, "version", false, "print the version of ctl")
 	root.AddGroup(&cobra.Group{ID: groupFleet, Title: "Fleet:"}, &cobra.Group{ID: groupUnits, Title: "Units:"},
-		&cobra.Group{ID: groupFiles, Title: "Unit files:"}, &cobra.Group{ID: groupJobs, Title: "Jobs:"}, &cobra.Group{ID: groupOther, Title: "Other:"})
+		&cobra.Group{ID: groupFiles, Title: "Unit files:"}, &cobra.Group{ID: groupJobs, Title: "Jobs:"}, &cobra.Group{ID: groupWorkloads, Title: "Workloads:"}, &cobra.Group{ID: groupOther, Title: "Other:"})
 	root.SetHelpCommandGroupID(groupOther)
 	for _, c := range commands {
 		root.AddCommand(c(a))
@@ -98,6 +101,7 @@ var commands = []func(*app) *cobra.Command{
 	listUnitFilesCommand, catCommand, enableCommand, disableCommand, maskCommand, unmaskCommand, presetCommand, isEnabledCommand,
 	getDefaultCommand, setDefaultCommand, daemonReloadCommand,
 	listJobsCommand, cancelCommand, eventsCommand,
+	applyCommand, diffCommand, renderCommand, workloadCommand,
 	proxyNameCommand,
 	completionCommand,
 }

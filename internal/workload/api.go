@@ -274,7 +274,7 @@ func (e *Engine) control(r Request, verb, method string, reply func(uint32, erro
 			n, t := e.nodes[name], s.Targets[name]
 			if n == nil || !n.online {
 				// Nothing is remembered of it, so it is a failure and not pending.
-				done(bundle.Result{Outcome: bundle.Failed, Error: offline(name).Error(), Code: codeOffline}, nil)
+				done(bundle.Result{Outcome: bundle.Failed, Error: offline(name).Error(), Code: CodeOffline}, nil)
 				return
 			}
 			o := e.operationOf(s.Name)
@@ -283,7 +283,7 @@ func (e *Engine) control(r Request, verb, method string, reply func(uint32, erro
 				request: bundle.Request{Workload: s.Name, To: r.To, Verb: r.Verb, Actor: r.Actor, Options: r.Options},
 				done: func(result bundle.Result, err error) {
 					if isOffline(err) {
-						result, err = bundle.Result{Outcome: bundle.Failed, Error: err.Error(), Code: codeOffline}, nil
+						result, err = bundle.Result{Outcome: bundle.Failed, Error: err.Error(), Code: CodeOffline}, nil
 					}
 					if verb == VerbRollback && err == nil && result.OK() && s.Targets[name] == t {
 						e.settle(s, name, t, result)
@@ -295,8 +295,8 @@ func (e *Engine) control(r Request, verb, method string, reply func(uint32, erro
 	}, func(err error) { reply(0, err) })
 }
 
-// codeOffline is the code of a result on a node that is away.
-const codeOffline = "offline"
+// CodeOffline is the Code of a result on a node that is away.
+const CodeOffline = "offline"
 
 // Plan says what Apply would do on each node, without doing it.
 func (e *Engine) Plan(r Request, reply func([]NodePlan, error)) {
