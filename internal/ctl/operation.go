@@ -9,7 +9,6 @@ import (
 	"example.org/ctrl/internal/client"
 	"example.org/ctrl/internal/ctl/render"
 	"example.org/ctrl/internal/wire"
-	"example.org/ctrl/internal/workload"
 )
 
 // outcomeRow is what became of a workload on one node.
@@ -27,7 +26,7 @@ func (r outcomeRow) Style(column string) render.Style {
 	case column != "OUTCOME":
 	case r.Outcome == string(bundle.Failed), r.Outcome == string(bundle.RolledBack):
 		return render.Bad
-	case r.Outcome == string(workload.OutcomePending), r.Outcome == string(workload.OutcomeSkipped):
+	case r.Outcome == string(wire.OutcomePending), r.Outcome == string(wire.OutcomeSkipped):
 		return render.Faint
 	case r.Outcome != string(bundle.Unchanged):
 		return render.Good
@@ -79,7 +78,7 @@ func (o *operations) run(name string, begin func(context.Context) (uint32, error
 		}
 		switch {
 		case e.Ended != "":
-			return e.Ended == workload.ResultDone
+			return e.Ended == wire.ResultDone
 		case e.Change != nil:
 			o.step(name, e)
 		case e.Result != nil:
@@ -122,11 +121,11 @@ func (o *operations) node(name, node string, r bundle.Result) {
 func (o *operations) judge(name, node string, r bundle.Result) error {
 	doing := fmt.Sprintf("cannot %s workload %s on %s", o.word, name, node)
 	switch {
-	case r.Outcome == workload.OutcomePending && o.later:
+	case r.Outcome == wire.OutcomePending && o.later:
 		return nil
-	case r.Outcome == workload.OutcomePending:
+	case r.Outcome == wire.OutcomePending:
 		return &failure{doing: fmt.Sprintf("workload %s is pending on %s", name, node), node: node, err: wire.ErrNodeOffline.With("%s; it is done when the node is back", r.Error)}
-	case r.Outcome == workload.OutcomeSkipped:
+	case r.Outcome == wire.OutcomeSkipped:
 		return &failure{doing: doing, node: node, err: errors.New(r.Error)}
 	case r.OK():
 		return nil
@@ -134,7 +133,7 @@ func (o *operations) judge(name, node string, r bundle.Result) error {
 		return &failure{doing: doing, node: node, err: wire.ErrAccessDenied.With("%s", r.Error)}
 	case r.Code == bundle.CodeTimeout:
 		return &failure{doing: doing, node: node, err: wire.ErrTimeout.With("%s", r.Error)}
-	case r.Code == workload.CodeOffline:
+	case r.Code == wire.CodeOffline:
 		return &failure{doing: doing, node: node, err: wire.ErrNodeOffline.With("%s", r.Error)}
 	}
 	return &failure{doing: doing, node: node, err: errors.New(r.Error)}

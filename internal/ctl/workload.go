@@ -13,7 +13,7 @@ import (
 	"example.org/ctrl/internal/bundle"
 	"example.org/ctrl/internal/client"
 	"example.org/ctrl/internal/ctl/render"
-	"example.org/ctrl/internal/workload"
+	"example.org/ctrl/internal/wire"
 )
 
 func workloadCommand(a *app) *cobra.Command {
@@ -49,7 +49,7 @@ func (r workloadRow) Style(column string) render.Style {
 		return render.Good
 	case r.State == bundle.StateFailed, r.State == bundle.StateDegraded:
 		return render.Bad
-	case r.State == workload.StateUnreachable, r.State == workload.StateHeld, r.State == workload.StateOrphan, r.State == workload.StatePending:
+	case r.State == wire.WorkloadUnreachable, r.State == wire.WorkloadHeld, r.State == wire.WorkloadOrphan, r.State == wire.WorkloadPending:
 		return render.Faint
 	}
 	return render.Plain
@@ -178,7 +178,7 @@ func (a *app) describe(name string, d client.WorkloadDetail) error {
 	nodes := slices.Collect(maps.Keys(d.Nodes))
 	if d.Spec != nil {
 		line("Applied", "%s by %s, generation %d", stamp(d.Spec.Made), d.Spec.Actor, d.Spec.Generation)
-		line("Nodes", "%s", workload.Placement{Nodes: d.Spec.Placement.Nodes, Selector: d.Spec.Placement.Selector})
+		line("Nodes", "%s", placed(d.Spec.Placement.Nodes, d.Spec.Placement.Selector))
 		for node := range d.Spec.Targets {
 			if _, known := d.Nodes[node]; !known {
 				nodes = append(nodes, node)
@@ -193,6 +193,18 @@ func (a *app) describe(name string, d client.WorkloadDetail) error {
 	}
 	_, err := a.out.Write([]byte(b.String()))
 	return err
+}
+
+// placed says in words on which nodes a workload belongs.
+func placed(nodes []string, selector map[string]string) string {
+	words := slices.Clone(nodes)
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		words = append(words, key+"="+selector[key])
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, " ")
 }
 
 func (a *app) describeNode(line func(key, format string, args ...any), node string, d client.WorkloadDetail) {

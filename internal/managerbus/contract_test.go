@@ -182,7 +182,7 @@ func TestEverySignal(t *testing.T) {
 		w.api.OperationNew(o)
 		w.api.NodeProgress(7, "node1", bundle.Event{Step: 1, Steps: 2, Change: &bundle.Change{What: "write", Name: "web.service"}})
 		w.api.NodeResult(o, workload.NodeResult{Node: "node1", Result: bundle.Result{Outcome: bundle.Created}})
-		w.api.OperationRemoved(o, workload.ResultDone)
+		w.api.OperationRemoved(o, wire.ResultDone)
 		e.MonitorRemoved(1)
 		e.PeerRemoved(1, conn.UniqueName(), "enough")
 	})

@@ -30,3 +30,27 @@ const (
 	OptionTimeout           = "TimeoutUSec"       // t, microseconds
 	OptionMaxUnavailable    = "MaxUnavailable"    // u
 )
+
+// Words of WorkloadRow beside those that nodes say of themselves (package bundle).
+const (
+	DesiredPresent = "present"
+	DesiredAbsent  = "absent"
+
+	WorkloadHeld        = "Held"        // its turn has not come, or an earlier node has failed
+	WorkloadPending     = "Pending"     // it is delivered when the node is back
+	WorkloadUnreachable = "Unreachable" // the node is away
+	WorkloadRefused     = "Failed"      // the node has not taken it
+	WorkloadOrphan      = "Orphan"      // not applied through this manager
+)
+
+// Results of operations on workloads, beside ResultDone, ResultFailed and ResultCanceled.
+const ResultPending = "pending" // some nodes are away and get it when they come back
+
+// Outcomes of nodes beside those of package bundle.
+const (
+	OutcomePending = "pending" // the node was not reached
+	OutcomeSkipped = "skipped" // an earlier node has failed, or the operation was ended
+)
+
+// CodeOffline is the code of a node's result where nothing is remembered for its return.
+const CodeOffline = "offline"

@@ -274,7 +274,7 @@ func (e *Engine) control(r Request, verb, method string, reply func(uint32, erro
 			n, t := e.nodes[name], s.Targets[name]
 			if n == nil || !n.online {
 				// Nothing is remembered of it, so it is a failure and not pending.
-				done(bundle.Result{Outcome: bundle.Failed, Error: offline(name).Error(), Code: CodeOffline}, nil)
+				done(bundle.Result{Outcome: bundle.Failed, Error: offline(name).Error(), Code: wire.CodeOffline}, nil)
 				return
 			}
 			o := e.operationOf(s.Name)
@@ -283,7 +283,7 @@ func (e *Engine) control(r Request, verb, method string, reply func(uint32, erro
 				request: bundle.Request{Workload: s.Name, To: r.To, Verb: r.Verb, Actor: r.Actor, Options: r.Options},
 				done: func(result bundle.Result, err error) {
 					if isOffline(err) {
-						result, err = bundle.Result{Outcome: bundle.Failed, Error: err.Error(), Code: CodeOffline}, nil
+						result, err = bundle.Result{Outcome: bundle.Failed, Error: err.Error(), Code: wire.CodeOffline}, nil
 					}
 					if verb == VerbRollback && err == nil && result.OK() && s.Targets[name] == t {
 						e.settle(s, name, t, result)
@@ -294,9 +294,6 @@ func (e *Engine) control(r Request, verb, method string, reply func(uint32, erro
 		}, reply)
 	}, func(err error) { reply(0, err) })
 }
-
-// CodeOffline is the Code of a result on a node that is away.
-const CodeOffline = "offline"
 
 // Plan says what Apply would do on each node, without doing it.
 func (e *Engine) Plan(r Request, reply func([]NodePlan, error)) {
@@ -340,7 +337,7 @@ func (e *Engine) planAll(next *Spec, r Request, reply func([]NodePlan, error)) {
 		n, t := e.nodes[name], next.Targets[name]
 		switch {
 		case n == nil || !n.online:
-			done(bundle.PlanResult{Outcome: OutcomePending, Notes: []string{"the node is offline; it gets this when it is back"}})
+			done(bundle.PlanResult{Outcome: wire.OutcomePending, Notes: []string{"the node is offline; it gets this when it is back"}})
 		case t.Remove:
 			done(bundle.PlanResult{Outcome: bundle.Deleted, Notes: []string{"the workload is on this node and would be removed: the node is no longer named"}})
 		default:

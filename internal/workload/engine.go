@@ -82,7 +82,7 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) shutDown() {
 	e.over = true
 	for _, id := range slices.Sorted(maps.Keys(e.operations)) {
-		e.operations[id].abandon(ResultCanceled)
+		e.operations[id].abandon(wire.ResultCanceled)
 	}
 	e.loop.Stop()
 }

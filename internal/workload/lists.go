@@ -61,9 +61,9 @@ func filter(patterns []string) (func(string) bool, error) {
 
 func (e *Engine) row(s *Spec, at string) Row {
 	t, n := s.Targets[at], e.nodes[at]
-	r := Row{Workload: s.Name, Node: at, Desired: DesiredPresent, Revision: t.Revision, Generation: t.Generation, Since: t.At, Note: t.Error}
+	r := Row{Workload: s.Name, Node: at, Desired: wire.DesiredPresent, Revision: t.Revision, Generation: t.Generation, Since: t.At, Note: t.Error}
 	if t.Remove {
-		r.Desired = DesiredAbsent
+		r.Desired = wire.DesiredAbsent
 	}
 	var have bundle.Status
 	if n != nil {
@@ -78,13 +78,13 @@ func (e *Engine) row(s *Spec, at string) Row {
 		if r.State != "" {
 			last = "last known: " + r.State
 		}
-		r.State, r.Note = StateUnreachable, last
+		r.State, r.Note = wire.WorkloadUnreachable, last
 	case t.Phase == Pending:
-		r.State = StatePending
+		r.State = wire.WorkloadPending
 	case t.Phase == Held:
-		r.State, r.Note = StateHeld, "its turn has not come: an apply has failed or ended before this node; apply again"
+		r.State, r.Note = wire.WorkloadHeld, "its turn has not come: an apply has failed or ended before this node; apply again"
 	case t.Phase == Broken && have.Revision == 0:
-		r.State = StateBroken
+		r.State = wire.WorkloadRefused
 	}
 	if len(have.Drift) > 0 && r.Note == "" {
 		r.Note = fmt.Sprintf("%d files are not as delivered", len(have.Drift))
@@ -116,7 +116,7 @@ func (e *Engine) orphans(wanted, there func(string) bool) (rows []Row) {
 				continue
 			}
 			rows = append(rows, Row{
-				Workload: name, Node: at, State: StateOrphan, Ready: ready(st), Revision: st.Revision, Generation: st.Generation,
+				Workload: name, Node: at, State: wire.WorkloadOrphan, Ready: ready(st), Revision: st.Revision, Generation: st.Generation,
 				Note: "not applied through this manager; it stays until somebody applies or deletes it",
 			})
 		}

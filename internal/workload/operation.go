@@ -99,16 +99,16 @@ func (o *operation) advance() {
 		return
 	}
 	for _, name := range o.waiting {
-		o.tell(name, bundle.Result{Outcome: OutcomeSkipped, Error: "an earlier node has failed"})
+		o.tell(name, bundle.Result{Outcome: wire.OutcomeSkipped, Error: "an earlier node has failed"})
 	}
-	result := ResultDone
+	result := wire.ResultDone
 	switch {
 	case o.stopped:
-		result = ResultCanceled
+		result = wire.ResultCanceled
 	case o.failed:
-		result = ResultFailed
+		result = wire.ResultFailed
 	case o.pending:
-		result = ResultPending
+		result = wire.ResultPending
 	}
 	o.end(result)
 }
@@ -121,11 +121,11 @@ func (o *operation) nodeDone(name string, r bundle.Result, err error) {
 	switch {
 	case isOffline(err):
 		o.pending = true
-		r = bundle.Result{Outcome: OutcomePending, Error: err.Error()}
+		r = bundle.Result{Outcome: wire.OutcomePending, Error: err.Error()}
 	case err != nil:
 		r = refused(err)
 	}
-	if !r.OK() && r.Outcome != OutcomePending {
+	if !r.OK() && r.Outcome != wire.OutcomePending {
 		o.failed = true
 	}
 	o.tell(name, r)
@@ -153,7 +153,7 @@ func (o *operation) abandon(result string) {
 		return
 	}
 	for _, name := range append(slices.Sorted(maps.Keys(o.running)), o.waiting...) {
-		o.tell(name, bundle.Result{Outcome: OutcomePending, Error: "the operation has ended before this node"})
+		o.tell(name, bundle.Result{Outcome: wire.OutcomePending, Error: "the operation has ended before this node"})
 	}
 	o.over = true
 	delete(o.e.operations, o.info.ID)

@@ -141,21 +141,6 @@ type OperationInfo struct {
 	Actor    string // who has asked
 }
 
-// Results of operations.
-const (
-	ResultDone     = "done"
-	ResultFailed   = "failed"
-	ResultPending  = "pending" // some nodes are away and get it when they come back
-	ResultCanceled = "canceled"
-)
-
-// OutcomePending is a node's outcome where it was not reached, and OutcomeSkipped where an
-// earlier node's failure ended the operation.
-const (
-	OutcomePending bundle.Outcome = "pending"
-	OutcomeSkipped bundle.Outcome = "skipped"
-)
-
 // NodeResult is what an operation came to on one node.
 type NodeResult struct {
 	Node   string
@@ -180,17 +165,6 @@ type Row struct {
 	Since      time.Time // of the last change that this manager knows of
 	Note       string
 }
-
-// Words of Row besides those of package bundle.
-const (
-	DesiredPresent   = "present"
-	DesiredAbsent    = "absent"
-	StatePending     = "Pending"
-	StateUnreachable = "Unreachable"
-	StateHeld        = "Held"
-	StateBroken      = "Failed"
-	StateOrphan      = "Orphan"
-)
 
 // Detail is all that is known of one workload.
 type Detail struct {

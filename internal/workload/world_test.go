@@ -125,6 +125,16 @@ func (w *world) expect(want ...string) {
 	}
 }
 
+// expectSorted is expect where nodes work side by side.
+func (w *world) expectSorted(want ...string) {
+	w.t.Helper()
+	got := w.take()
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		w.t.Errorf("told was, sorted,\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
 // Fleet
 
 func (w *world) Upload(name, digest string, size, offset uint64, chunk []byte, done func(uint64, error)) {
