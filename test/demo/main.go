@@ -45,7 +45,7 @@ func demo(ctx context.Context, w io.Writer, labName string, keep bool) error {
 	}
 	began := time.Now()
 	f, err := fleet.New(ctx, fleet.Options{
-		Lab: labName, Nodes: []string{"node1", "node2", "node3"}, Keep: keep,
+		Lab: labName, Nodes: []string{"node1", "node2", "node3"}, Joining: true, Keep: keep,
 		Units: map[string]string{"hello.service": hello},
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func demo(ctx context.Context, w io.Writer, labName string, keep bool) error {
 	if !keep {
 		defer f.Close()
 	}
-	say(w, "Four machines with a real systemd each came up in %.1f s: a manager on %s, agents on node1 to node3, TLS between them.", time.Since(began).Seconds(), fleet.Boss)
+	say(w, "Four machines with a real systemd each came up in %.1f s: a manager on %s, and node1 to node3, which have joined its fleet with tokens.", time.Since(began).Seconds(), fleet.Boss)
 	for _, line := range []string{
 		"ctl list-nodes",
 		"ctl start node1 hello.service",
