@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -418,4 +419,54 @@ func TestOneJoin(t *testing.T) {
 	if err := <-first; !errors.Is(err, wire.ErrDisconnected) && err != nil {
 		t.Errorf("the first call: %v", err)
 	}
+}
+
+// TestJoinWhileTheManagerEnds: whatever moment the manager ends at, the same machine can try
+// again with the same token.
+func TestJoinWhileTheManagerEnds(t *testing.T) {
+	f := newFleet(t)
+	token := f.add("node1")
+	key, csr, err := pki.NewKeyAndCSR("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Before the authority was asked: the call waits for its turn.
+	source := sourceOf(netip.MustParseAddr("127.0.0.1"))
+	for range 5 { // a wait of 4 s, which only the manager's end cuts short
+		f.guesses.wrong(source, time.Now())
+	}
+	a, before := f.newcomer(token), f.guesses.nextOf(source)
+	answer := make(chan error, 1)
+	go func() { _, _, err := a.join(t.Context(), "node1", token.String(), csr); answer <- err }()
+	for f.guesses.nextOf(source).Equal(before) { // until the call was told to wait
+		runtime.Gosched()
+	}
+	f.Close()
+	if err := <-answer; err == nil || errors.Is(err, wire.ErrAccessDenied) {
+		t.Errorf("got %v", err)
+	}
+	if tokens := f.authority.Tokens(); len(tokens) != 1 || tokens[0].Left != 1 {
+		t.Errorf("tokens are %+v", tokens)
+	}
+	// After it has answered, and the answer was lost.
+	if _, _, _, err := (enrolment{f.authority}).Join("", "node1", token.String(), csr); err != nil {
+		t.Fatal(err)
+	}
+	f.Server = New(f.core, *f.settings.Load(), quiet)
+	f.l = listen(t)
+	f.Serve(f.l)
+	t.Cleanup(f.Close)
+	certificate, ca, err := f.newcomer(token).join(t.Context(), "node1", token.String(), csr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := token.CheckJoined("node1", key, certificate, ca); err != nil {
+		t.Error(err)
+	}
+}
+
+func (g *guesses) nextOf(source netip.Prefix) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sources[source].next
 }

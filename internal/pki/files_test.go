@@ -193,3 +193,24 @@ func TestReconfigureKeepsWhatWorks(t *testing.T) {
 		t.Errorf("name is %q, error %v", s.Name(), err)
 	}
 }
+
+// TestAwayForTooLong: a node whose certificate has run out is told how it comes back.
+func TestAwayForTooLong(t *testing.T) {
+	ca := newCA(t)
+	for name, test := range map[string]struct {
+		from, to time.Duration
+		leaf     pkitest.Leaf
+		role     pki.Role
+		again    bool
+	}{
+		"expired node":    {-2 * time.Hour, -time.Hour, pkitest.NodeLeaf("node1"), pki.Node, true},
+		"slow clock":      {time.Hour, 2 * time.Hour, pkitest.NodeLeaf("node1"), pki.Node, false},
+		"expired manager": {-2 * time.Hour, -time.Hour, pkitest.ManagerLeaf(), pki.Manager, false},
+	} {
+		test.leaf.NotBefore, test.leaf.NotAfter = time.Now().Add(test.from), time.Now().Add(test.to)
+		err := open(t, config(test.role, write(t, ca, test.leaf))).CheckTime()
+		if err == nil || strings.Contains(err.Error(), "`ctl node add node1`") != test.again {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

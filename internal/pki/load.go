@@ -125,6 +125,9 @@ func checkOwnManager(c *x509.Certificate) error {
 // checkTime says whether the own certificate, and an authority, are valid at a time.
 func (m *material) checkTime(now time.Time) error {
 	if err := checkValidity("CertFile="+m.cfg.CertFile, m.leaf(), now); err != nil {
+		if m.cfg.Role == Node && now.After(m.leaf().NotAfter) {
+			return fmt.Errorf("%w; a node that joined with a token joins again: `ctl node add %s` on the manager prints the line to run here", err, m.name)
+		}
 		return err
 	}
 	var first error
