@@ -99,7 +99,7 @@ var kinds = []kind{
 	{name: "scope", unit: "{}.scope", run: "systemd-run --quiet --scope --unit={}.scope sleep infinity &", state: "active running"},
 	{name: "hangstart", files: "[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\nTimeoutStartSec=infinity\n", state: "activating start"},
 	{name: "hangstop", files: deaf, state: "active running", stop: true, stateAt: "deactivating stop-sigterm"},
-	{name: "jobtimeout", files: "[Unit]\nJobTimeoutSec=100ms\n[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n", jobs: true},
+	{name: "jobtimeout", files: "[Unit]\nJobTimeoutSec=2s\n[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n", jobs: true},
 	{name: "frozen", files: reload, state: "active running", freeze: true},
 	{name: "enabled", files: reload + wanted, more: map[string]string{admin + "multi-user.target.wants/{}.service": "-> " + vendor + "{}.service"}, asFile: true, noRun: true},
 	{name: "enabledrun", files: reload + wanted, more: map[string]string{"/run/systemd/system/multi-user.target.wants/{}.service": "-> " + vendor + "{}.service"}, asFile: true, noRun: true},

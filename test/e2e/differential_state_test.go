@@ -83,6 +83,9 @@ func (p *pid1) units(names []string, whole, files bool) (map[string]unitNow, err
 }
 
 func errorName(err error) string {
+	if err == nil {
+		return ""
+	}
 	if e, ok := err.(dbus.Error); ok {
 		return e.Name
 	}

@@ -152,18 +152,22 @@ func (d *differ) compare(t *testing.T, verb string, files bool, copies []copyOf,
 			}
 		}
 	}
+	d.compareStates(t, names, files)
+	for i, c := range copies {
+		checkCode(t, verb, c.name, a[i], b[i])
+	}
+}
+
+// compareStates waits until units are the same on both nodes.
+func (d *differ) compareStates(t *testing.T, names []string, files bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(within(t), settleLimit)
 	defer cancel()
 	ours, theirs, err := settle(ctx, d.ours, d.theirs, names, files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, c := range copies {
-		for _, name := range c.watched() {
-			if ours[name] != theirs[name] {
-				t.Errorf("%s of %s: %s is\n%+v, after systemctl\n%+v", verb, c.name, name, ours[name], theirs[name])
-			}
+	do(t, err)
+	for _, name := range names {
+		if ours[name] != theirs[name] {
+			t.Errorf("%s is\n%+v, after systemctl\n%+v", name, ours[name], theirs[name])
 		}
-		checkCode(t, verb, c.name, a[i], b[i])
 	}
 }
