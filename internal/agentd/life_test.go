@@ -148,6 +148,8 @@ func TestRefusesToStart(t *testing.T) {
 		name, before, config, after, want, code string
 	}{
 		{"no certificate", "true", "[manager]\nCAFile=/etc/ctrl/pki/ca.crt\n", "true", "Two ways lead on", "78"},
+		{"damaged state", "install -d -o ctrl -g ctrl -m 0700 /var/lib/ctrl-manager/pki && echo x > /var/lib/ctrl-manager/pki/fleet && chown ctrl /var/lib/ctrl-manager/pki/fleet && chmod 0600 /var/lib/ctrl-manager/pki/fleet",
+			"[manager]\n", "rm -r /var/lib/ctrl-manager/pki", "cannot use /var/lib/ctrl-manager/pki/fleet: it is damaged", "78"},
 		{"wrong key", "true", "[manager]\nPrt=842\n", "true", "/etc/ctrl/manager.conf:2: key Prt= is not known in [manager]; did you mean Port=?", "78"},
 		{"no such group", "true", good + "SocketGroup=nobodies\n", "true", "SocketGroup=nobodies: there is no such group", "78"},
 		{"key for everybody", "chmod 0644 /etc/ctrl/pki/own.key", good, "chmod 0600 /etc/ctrl/pki/own.key", "and mode 0644: a private key must be out of reach", "78"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -131,9 +132,10 @@ func TestCommandLine(t *testing.T) {
 				return c, nil
 			}
 		}, code: ExitConfig, stderr: "ctrl-test: no certificates\n"},
-		"named files": {change: func(f *fakeDaemon) { f.check = errors.New("no such group") }, code: ExitConfig, stderr: "no such group"},
-		"not yet":     {args: []string{"--check-config"}, change: func(f *fakeDaemon) { f.thorough = errors.New("expired") }, code: ExitConfig, stderr: "expired"},
-		"start fails": {change: func(f *fakeDaemon) { f.failStart = errors.New("port in use") }, code: ExitFailed, stderr: "ctrl-test: cannot start: port in use\n"},
+		"named files":       {change: func(f *fakeDaemon) { f.check = errors.New("no such group") }, code: ExitConfig, stderr: "no such group"},
+		"not yet":           {args: []string{"--check-config"}, change: func(f *fakeDaemon) { f.thorough = errors.New("expired") }, code: ExitConfig, stderr: "expired"},
+		"start is hopeless": {change: func(f *fakeDaemon) { f.failStart = fmt.Errorf("state: %w", Hopeless{errors.New("damaged")}) }, code: ExitConfig, stderr: "ctrl-test: cannot start: state: damaged\n"},
+		"start fails":       {change: func(f *fakeDaemon) { f.failStart = errors.New("port in use") }, code: ExitFailed, stderr: "ctrl-test: cannot start: port in use\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

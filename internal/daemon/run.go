@@ -174,7 +174,11 @@ func (p *process[C]) run(ctx context.Context, cfg C, stderr io.Writer) int {
 		// Not by the log: the journal may have lost sight of a process that ends at once, and
 		// then does not show under its unit what the process sent. What it writes on standard
 		// error always is.
-		return p.spec.report(stderr, fmt.Errorf("cannot start: %w", err), ExitFailed)
+		code := ExitFailed
+		if errors.As(err, new(Hopeless)) {
+			code = ExitConfig
+		}
+		return p.spec.report(stderr, fmt.Errorf("cannot start: %w", err), code)
 	}
 	p.tell(p.system.Ready(""))
 	p.serve(ctx, service, reload)

@@ -11,6 +11,13 @@ import (
 	"example.org/ctrl/internal/logging"
 )
 
+// Hopeless marks an error of a start that does not go away by itself, as a wrong
+// configuration does not: the daemon ends with ExitConfig.
+type Hopeless struct{ Err error }
+
+func (e Hopeless) Error() string { return e.Err.Error() }
+func (e Hopeless) Unwrap() error { return e.Err }
+
 // Exit codes (cli.md). Units do not start a daemon again after ExitUsage and ExitConfig.
 const (
 	ExitOK     = 0

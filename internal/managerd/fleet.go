@@ -1,12 +1,14 @@
 package managerd
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"example.org/ctrl/internal/actionlog"
 	"example.org/ctrl/internal/agentlink"
 	"example.org/ctrl/internal/config"
+	"example.org/ctrl/internal/daemon"
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/pki"
 	"example.org/ctrl/internal/pki/authority"
@@ -31,6 +33,9 @@ func (s *service) secure(sockets *sockets) error {
 	if !ownFiles(s.cfg) {
 		var err error
 		if s.authority, err = authority.Open(s.cfg.Places.StateDir, s.enrolmentChanged, s.log); err != nil {
+			if errors.As(err, new(*authority.DamagedError)) {
+				return daemon.Hopeless{Err: err}
+			}
 			return err
 		}
 		files = s.authority.Files()

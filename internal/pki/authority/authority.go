@@ -43,6 +43,7 @@ type Authority struct {
 	mu      sync.Mutex // of those who change something
 	issuers map[int]*issuer
 	failed  string // what was last logged about the manager's certificate
+	warned  bool   // of the authority's end
 }
 
 // Change says what others must look at again.
@@ -58,16 +59,17 @@ type Change struct {
 // Open reads the authority's directory, which is "pki" below the state directory, and makes
 // what is missing when there is nothing yet. tell hears of changes, after they are on the
 // disk and before the call that made them returns; it must not call back but for Check,
-// Outdated and Members. A file that is damaged is an error that names it, and stays as it is.
+// Outdated and Members. A file that is damaged is a *DamagedError that names it, and stays as
+// it is.
 func Open(stateDir string, tell func(Change), log *slog.Logger) (*Authority, error) {
 	folder, err := openFolder(filepath.Join(stateDir, "pki"))
 	if err != nil {
-		return nil, err
+		return nil, judged(err)
 	}
 	a := &Authority{log: log, folder: folder, tell: tell, issuers: make(map[int]*issuer)}
 	if err := a.load(time.Now()); err != nil {
 		folder.close()
-		return nil, err
+		return nil, judged(err)
 	}
 	return a, nil
 }
@@ -107,7 +109,23 @@ func (a *Authority) load(now time.Time) error {
 	if err := a.writeTrust(); err != nil {
 		return err
 	}
-	return a.renewManager(now)
+	a.warnOfEnd(now)
+	if err := a.renewManager(now); !errors.Is(err, errAuthorityExpired) {
+		return err
+	}
+	return nil // only a manager that runs can replace it
+}
+
+// warnBefore is how long before the end of an authority the log begins to say so.
+const warnBefore = 365 * 24 * time.Hour
+
+// warnOfEnd says once that the authority must be replaced before long.
+func (a *Authority) warnOfEnd(now time.Time) {
+	end := a.issuers[a.view.Load().issuing()].cert.NotAfter
+	if left := end.Sub(now); left < warnBefore && !a.warned {
+		a.log.Warn("the fleet's authority ends; `ctl pki rotate` makes a new one", "expires", end.UTC().Format(time.RFC3339))
+		a.warned = true
+	}
 }
 
 // forgetReplaced deletes the key of an authority whose replacement ended in the middle.
@@ -273,6 +291,7 @@ func (a *Authority) Run(ctx context.Context) {
 func (a *Authority) look(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.warnOfEnd(now)
 	a.finishRotation(now, false) // where the disk was full before
 	problem := ""
 	if err := errors.Join(a.renewManager(now), a.writeTrust()); err != nil {

@@ -2,6 +2,7 @@ package authority
 
 import (
 	"crypto/x509"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,7 +53,8 @@ func TestFirstStart(t *testing.T) {
 
 func TestOneManager(t *testing.T) {
 	w := newWorld(t)
-	if _, err := Open(w.dir, nil, quiet); err == nil || !strings.Contains(err.Error(), "another manager uses the state directory") {
+	var damaged *DamagedError
+	if _, err := Open(w.dir, nil, quiet); err == nil || errors.As(err, &damaged) || !strings.Contains(err.Error(), "another manager uses the state directory") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -89,7 +91,8 @@ func TestDamage(t *testing.T) {
 			w.Close()
 			before := w.files()
 			_, err := Open(w.dir, nil, quiet)
-			if err == nil || !strings.Contains(err.Error(), w.path(test.file)) || !strings.Contains(err.Error(), test.want) {
+			var damaged *DamagedError
+			if !errors.As(err, &damaged) || !strings.Contains(err.Error(), w.path(test.file)) || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got %v", err)
 			}
 			for name, text := range w.files() {

@@ -10,6 +10,30 @@ import (
 	"syscall"
 )
 
+// DamagedError is an error of Open that does not go away by itself: somebody must look at the
+// files.
+type DamagedError struct{ err error }
+
+func (e *DamagedError) Error() string { return e.err.Error() }
+func (e *DamagedError) Unwrap() error { return e.err }
+
+// passingError is one that may go away: a full disk, another process, a clock.
+type passingError struct{ err error }
+
+func (e *passingError) Error() string { return e.err.Error() }
+func (e *passingError) Unwrap() error { return e.err }
+
+func passing(err error) error { return &passingError{err} }
+
+// judged marks an error of Open that is none of those that pass.
+func judged(err error) error {
+	var p *passingError
+	if err == nil || errors.As(err, &p) {
+		return err
+	}
+	return &DamagedError{err}
+}
+
 // folder is the directory that holds all of an authority's files. Only its owner may enter.
 type folder struct {
 	path string
@@ -20,7 +44,7 @@ type folder struct {
 // it until close.
 func openFolder(path string) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the state directory %s: %w", path, reason(err))
+		return nil, passing(fmt.Errorf("cannot make the state directory %s: %w", path, reason(err)))
 	}
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -40,7 +64,7 @@ func openFolder(path string) (*folder, error) {
 	if err := syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another manager uses the state directory %s", path)
+			return nil, passing(fmt.Errorf("another manager uses the state directory %s", path))
 		}
 		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
@@ -103,7 +127,7 @@ func (f *folder) write(name string, data []byte) (err error) {
 	path := f.file(name)
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("cannot write %s: %w", path, reason(err))
+			err = passing(fmt.Errorf("cannot write %s: %w", path, reason(err)))
 		}
 	}()
 	next, err := os.CreateTemp(f.path, "."+name+".") // mode 0600

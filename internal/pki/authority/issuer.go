@@ -43,7 +43,7 @@ func issuerFile(id int) string { return "authority-" + strconv.Itoa(id) + ".pem"
 // newIssuer makes an authority, and its file's content.
 func newIssuer(id int, now time.Time) (*issuer, []byte, error) {
 	if now.Year() < 2000 {
-		return nil, nil, fmt.Errorf("the clock of this machine says %s, so no authority is made for the fleet; set the clock", now.UTC().Format(time.DateOnly))
+		return nil, nil, passing(fmt.Errorf("the clock of this machine says %s, so no authority is made for the fleet; set the clock", now.UTC().Format(time.DateOnly)))
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -102,7 +102,7 @@ func (i *issuer) issue(subject pkix.Name, uri string, usage x509.ExtKeyUsage, pu
 		notAfter = i.cert.NotAfter
 	}
 	if !now.Before(notAfter) {
-		return nil, time.Time{}, fmt.Errorf("the fleet's authority expired at %s; `ctl pki rotate` makes a new one", notAfter.UTC().Format(time.RFC3339))
+		return nil, time.Time{}, fmt.Errorf("%w at %s; `ctl pki rotate` makes a new one", errAuthorityExpired, notAfter.UTC().Format(time.RFC3339))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial(), Subject: subject, URIs: []*url.URL{name},
@@ -181,6 +181,8 @@ func parseManager(file []byte) (*x509.Certificate, error) {
 	}
 	return nil, errCorrupt
 }
+
+var errAuthorityExpired = errors.New("the fleet's authority expired")
 
 var errNoKey = errors.New("it holds no key that ctrl accepts: ECDSA, Ed25519, or RSA of 2048 to 4096 bits")
 

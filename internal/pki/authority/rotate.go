@@ -26,6 +26,7 @@ func (a *Authority) Rotate() error {
 	}
 	next.Authorities = append(next.Authorities, id)
 	next.Trust++
+	a.warned = false
 	if err := a.commit(next); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"example.org/ctrl/internal/pki"
@@ -228,4 +229,34 @@ func TestCrashInRotation(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOldAuthority: after ten years the manager still starts, to have its authority replaced.
+func TestOldAuthority(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, dir: dir}
+		w.open()
+		time.Sleep(authorityLife - 30*24*time.Hour)
+		w.look(time.Now())
+		if !w.warned {
+			t.Error("nothing was said before")
+		}
+		if g := w.join(w.machine("node1"), "node1", w.add("node1")); time.Until(g.NotAfter) > 31*24*time.Hour {
+			t.Errorf("the certificate is good until %v, longer than the authority", g.NotAfter)
+		}
+		time.Sleep(31 * 24 * time.Hour)
+		w.restart()
+		defer w.Close()
+		if _, err := w.Renew("node1", 1, w.machine("").csr); err == nil || !strings.Contains(err.Error(), "the fleet's authority expired at 2009-12-29T00:00:00Z; `ctl pki rotate`") {
+			t.Errorf("got %v", err)
+		}
+		if err := w.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.FinishRotation(); err != nil {
+			t.Fatal(err)
+		}
+		w.join(w.machine("node1"), "node1", w.add("node1"))
+	})
 }
