@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,6 +44,17 @@ var differences = []difference{
 	{says: "may be requested by dependency only", systemctl: "4", ctl: []int{5}, why: "what is not allowed is 5, since 4 is what does not exist"},
 	{kinds: "jobtimeout", systemctl: "1", ctl: []int{7}, why: "what has timed out is 7"},
 	{says: "is not applicable for unit", systemctl: "3", ctl: []int{1}, why: "3 is not active, and nothing else"},
+}
+
+// tellsDifferences holds docs/compare.md against the table above.
+func tellsDifferences(t *testing.T) {
+	page, err := os.ReadFile("../../docs/compare.md")
+	do(t, err)
+	for _, d := range differences {
+		if !strings.Contains(string(page), "| "+d.why+" |") {
+			t.Errorf("docs/compare.md does not say: %s", d.why)
+		}
+	}
 }
 
 func fits(list, word string) bool {

@@ -113,6 +113,7 @@ func TestDifferentialVerbs(t *testing.T) {
 
 // TestDifferentialLooks is for verbs that change nothing. Both programs look at the same node.
 func TestDifferentialLooks(t *testing.T) {
+	tellsDifferences(t)
 	d := newDiffer(t)
 	d.ours.prepare(t, lookCopies())
 	t.Run("look", d.look)
