@@ -44,6 +44,8 @@ type Authority struct {
 	issuers map[int]*issuer
 	failed  string // what was last logged about the manager's certificate
 	warned  bool   // of the authority's end
+	unsaved bool   // the ledger is newer than its file
+	save    chan struct{}
 }
 
 // Change says what others must look at again.
@@ -66,7 +68,7 @@ func Open(stateDir string, tell func(Change), log *slog.Logger) (*Authority, err
 	if err != nil {
 		return nil, judged(err)
 	}
-	a := &Authority{log: log, folder: folder, tell: tell, issuers: make(map[int]*issuer)}
+	a := &Authority{log: log, folder: folder, tell: tell, issuers: make(map[int]*issuer), save: make(chan struct{}, 1)}
 	if err := a.load(time.Now()); err != nil {
 		folder.close()
 		return nil, judged(err)
@@ -74,8 +76,15 @@ func Open(stateDir string, tell func(Change), log *slog.Logger) (*Authority, err
 	return a, nil
 }
 
-// Close lets another process have the directory.
-func (a *Authority) Close() { a.folder.close() }
+// Close writes what there is to write, and lets another process have the directory.
+func (a *Authority) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.flush(); err != nil {
+		a.log.Error("renewed certificates were not noted; their nodes renew them again", "err", err)
+	}
+	a.folder.close()
+}
 
 // Files are the files of the manager's own certificate, for pki.Open.
 func (a *Authority) Files() pki.Config {
@@ -207,7 +216,29 @@ func (a *Authority) commit(next *ledger) error {
 		return err
 	}
 	a.view.Store(next)
+	a.unsaved = false
 	return nil
+}
+
+// keep makes a ledger the one that counts, and writes it later, with those that follow. A crash
+// may forget it: good for what a node does again by itself, which a renewal is. A whole fleet
+// renews at once when its authority is replaced, and one write for each would be a queue.
+func (a *Authority) keep(next *ledger) error {
+	a.view.Store(next)
+	a.unsaved = true
+	select {
+	case a.save <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// flush writes what keep has left.
+func (a *Authority) flush() error {
+	if !a.unsaved {
+		return nil
+	}
+	return a.commit(a.view.Load())
 }
 
 func (a *Authority) write(l *ledger) error {
@@ -274,17 +305,34 @@ func renewAt(c *x509.Certificate) time.Time {
 // no timer is set for the day.
 const lookEvery = time.Hour
 
-// Run renews the manager's certificate while ctx lasts.
+// saveAfter is how long renewals are collected before they are written.
+const saveAfter = time.Second
+
+// Run renews the manager's certificate, and writes down renewals of nodes, while ctx lasts.
 func (a *Authority) Run(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 			a.look(time.Now())
+		case <-a.save:
+			due = time.After(saveAfter)
+		case <-due:
+			due = nil
+			a.saveNow()
 		}
+	}
+}
+
+func (a *Authority) saveNow() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.flush(); err != nil {
+		a.log.Error("cannot note renewed certificates; trying again every hour", "err", err)
 	}
 }
 
@@ -294,11 +342,11 @@ func (a *Authority) look(now time.Time) {
 	a.warnOfEnd(now)
 	a.finishRotation(now, false) // where the disk was full before
 	problem := ""
-	if err := errors.Join(a.renewManager(now), a.writeTrust()); err != nil {
+	if err := errors.Join(a.renewManager(now), a.writeTrust(), a.flush()); err != nil {
 		problem = err.Error()
 	}
 	if problem != "" && problem != a.failed {
-		a.log.Error("cannot renew the manager's certificate; trying again every hour", "err", problem)
+		a.log.Error("cannot keep the authority's files up to date; trying again every hour", "err", problem)
 	}
 	a.failed = problem
 }

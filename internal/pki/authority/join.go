@@ -69,7 +69,7 @@ func (a *Authority) Join(node, word string, csr []byte) (Granted, error) {
 		t.Used = now.UTC()
 		e = entry{Added: e.Added || t.Reusable, Generation: e.Generation + 1, Joined: now.UTC(), Key: r.key, Token: secret}
 	}
-	g, err := a.grant(next, node, e, r, now)
+	g, err := a.grant(next, node, e, r, now, a.commit)
 	if err != nil {
 		return Granted{}, err
 	}
@@ -120,9 +120,9 @@ func (t *ticket) admit(now time.Time, node string, e entry, repeated bool) error
 	return nil
 }
 
-// grant issues a certificate and commits the ledger with it. Whatever fails, nobody has got
-// anything.
-func (a *Authority) grant(next *ledger, node string, e entry, r request, now time.Time) (Granted, error) {
+// grant issues a certificate and makes the ledger with it the one that counts. Whatever fails,
+// nobody has got anything.
+func (a *Authority) grant(next *ledger, node string, e entry, r request, now time.Time, commit func(*ledger) error) (Granted, error) {
 	by := a.issuers[next.issuing()]
 	cert, notAfter, err := by.issueNode(node, e.Generation, r.public, now)
 	if err != nil {
@@ -130,14 +130,14 @@ func (a *Authority) grant(next *ledger, node string, e entry, r request, now tim
 	}
 	e.NotAfter, e.Authority, e.Trust = notAfter, by.id, next.Trust
 	next.Nodes[node] = e
-	if err := a.commit(next); err != nil {
+	if err := commit(next); err != nil {
 		return Granted{}, err
 	}
 	return Granted{Node: node, Generation: e.Generation, Certificate: cert, CA: a.trusted(), NotAfter: notAfter}, nil
 }
 
 // Renew issues the next certificate of a node whose present one is of a generation.
-// Errors: as Check, ErrInvalidArgs (the request), ErrFailed (the state could not be stored).
+// It does not wait for the disk. Errors: as Check, ErrInvalidArgs (the request).
 func (a *Authority) Renew(node string, generation uint64, csr []byte) (Granted, error) {
 	if err := a.Check(node, generation); err != nil {
 		return Granted{}, err
@@ -152,7 +152,7 @@ func (a *Authority) Renew(node string, generation uint64, csr []byte) (Granted, 
 		return Granted{}, err
 	}
 	now, next := time.Now(), a.view.Load().clone()
-	g, err := a.grant(next, node, next.Nodes[node], r, now)
+	g, err := a.grant(next, node, next.Nodes[node], r, now, a.keep)
 	if err != nil {
 		return Granted{}, err
 	}

@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -332,6 +333,48 @@ func TestRenew(t *testing.T) {
 	})
 }
 
+// TestRenewalsAreWrittenTogether: a renewal is answered at once, and on the disk a second later.
+func TestRenewalsAreWrittenTogether(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, dir: dir}
+		w.open()
+		defer w.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() { w.Run(ctx); close(done) }()
+		w.join(w.machine("node1"), "node1", w.add("node1"))
+		before := w.files()["fleet"]
+		time.Sleep(24 * time.Hour)
+		m := w.machine("")
+		for range 10 {
+			if _, err := w.Renew("node1", 1, m.csr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if w.files()["fleet"] != before {
+			t.Error("it was written at once")
+		}
+		time.Sleep(saveAfter)
+		synctest.Wait()
+		saved := w.files()["fleet"]
+		if saved == before {
+			t.Error("it was not written")
+		}
+		time.Sleep(24 * time.Hour)
+		if _, err := w.Renew("node1", 1, m.csr); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		<-done
+		w.restart()
+		if now := w.files()["fleet"]; now == saved {
+			t.Error("the last one was not written at the end")
+		}
+	})
+}
+
 // TestDiskFull: nothing is half done, whatever could not be written.
 func TestDiskFull(t *testing.T) {
 	// In a process of its own: what it does to itself would also hit what package testing writes.
@@ -366,11 +409,13 @@ func TestDiskFull(t *testing.T) {
 	for _, size := range []uint64{0, 10, 300} {
 		full(size, func() {
 			_, join := w.Join("node2", token.String(), m.csr)
-			_, renew := w.Renew("node1", 1, m.csr)
+			if _, err := w.Renew("node1", 1, m.csr); err != nil { // which is noted later
+				t.Error(err)
+			}
 			_, add := w.AddNode("node3", 0)
 			_, reusable := w.AddReusable("*", 1, 0)
 			for what, err := range map[string]error{
-				"join": join, "renew": renew, "add": add, "reusable": reusable, "rotate": w.Rotate(), "remove": w.RemoveNode("node1"),
+				"join": join, "note": w.flush(), "add": add, "reusable": reusable, "rotate": w.Rotate(), "remove": w.RemoveNode("node1"),
 			} {
 				if err == nil || errors.Is(err, wire.ErrAccessDenied) || !strings.Contains(err.Error(), "cannot write "+w.path("")) {
 					t.Errorf("%s with %d bytes free: %v", what, size, err)
