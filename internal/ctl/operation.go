@@ -106,7 +106,7 @@ func (o *operations) step(name string, e client.OperationEvent) {
 func (o *operations) node(name, node string, r bundle.Result) {
 	row := outcomeRow{Workload: name, Node: node, Outcome: string(r.Outcome), Revision: r.Revision, Message: r.Error}
 	if r.OK() && len(r.NeedRestart) > 0 {
-		row.Message = fmt.Sprintf("%d units need a restart: ctl workload restart %s --node %s", len(r.NeedRestart), name, node)
+		row.Message = fmt.Sprintf("%s: ctl workload restart %s --node %s", units(len(r.NeedRestart)), name, node)
 	}
 	o.rows = append(o.rows, row)
 	for _, n := range r.Notes {
@@ -115,6 +115,13 @@ func (o *operations) node(name, node string, r bundle.Result) {
 	if err := o.judge(name, node, r); err != nil {
 		o.errs = append(o.errs, err)
 	}
+}
+
+func units(n int) string {
+	if n == 1 {
+		return "1 unit runs as before"
+	}
+	return fmt.Sprintf("%d units run as before", n)
 }
 
 // judge makes the error of a node that is not as it should be.

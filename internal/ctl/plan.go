@@ -13,13 +13,21 @@ import (
 	"example.org/ctrl/internal/raw"
 )
 
+// planRow is what an apply would do with a workload on one node.
+type planRow struct {
+	Workload string `col:"WORKLOAD"`
+	Node     string `col:"NODE"`
+	Outcome  string `col:"OUTCOME"`
+	Message  string `col:"MESSAGE"`
+}
+
 // plan shows what an apply would do, and reports whether that is anything.
 func (a *app) plan(all []raw.Workload, o client.WorkloadOptions, diffs, quiet bool) (changed bool, err error) {
 	c, err := a.client()
 	if err != nil {
 		return false, err
 	}
-	var rows []outcomeRow
+	rows := []planRow{}
 	var errs []error
 	for _, w := range all {
 		name := w.Package.Bundle.Workload
@@ -29,7 +37,7 @@ func (a *app) plan(all []raw.Workload, o client.WorkloadOptions, diffs, quiet bo
 			continue
 		}
 		for _, p := range plans {
-			row := outcomeRow{Workload: name, Node: p.Node, Outcome: string(p.Plan.Outcome), Message: planMessage(p.Plan)}
+			row := planRow{Workload: name, Node: p.Node, Outcome: string(p.Plan.Outcome), Message: planMessage(p.Plan)}
 			rows = append(rows, row)
 			changed = changed || p.Plan.Outcome != bundle.Unchanged
 			if p.Plan.Error != "" {

@@ -18,6 +18,7 @@ type Fleet struct {
 	Nodes   []*Node
 
 	Enrolment Enrolment
+	Workloads Workloads
 }
 
 // Node is one pretended node.

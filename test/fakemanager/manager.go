@@ -122,6 +122,8 @@ func (m *Manager) route(c *call, iface string) error {
 		return m.serveManager(c)
 	case wire.EnrolmentInterface:
 		return m.serveEnrolment(c)
+	case wire.WorkloadsInterface:
+		return m.serveWorkloads(c)
 	case wire.MonitorInterface:
 		return m.serveMonitor(c)
 	case wire.IntrospectableInterface:

@@ -124,6 +124,12 @@ func bare(v any) any {
 	switch v := v.(type) {
 	case dbus.Variant:
 		return bare(v.Value())
+	case map[string]dbus.Variant:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			out[key] = bare(value)
+		}
+		return out
 	case []byte:
 		return fmt.Sprintf("%x", v)
 	case []any:
