@@ -345,7 +345,7 @@ func TestRenewalsAreWrittenTogether(t *testing.T) {
 		go func() { w.Run(ctx); close(done) }()
 		w.join(w.machine("node1"), "node1", w.add("node1"))
 		before := w.files()["fleet"]
-		time.Sleep(24 * time.Hour)
+		time.Sleep(24*time.Hour + lookEvery/2) // not at the moment of a look, which writes too
 		m := w.machine("")
 		for range 10 {
 			if _, err := w.Renew("node1", 1, m.csr); err != nil {
