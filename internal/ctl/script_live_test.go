@@ -79,7 +79,8 @@ func (l *live) text() string {
 //
 //	await REGEXP            standard output has this, behind what was awaited before
 //	awaiterr REGEXP         standard error has
-//	asked TEXT              the manager has had a call that begins so, since ctl began
+//	asked TEXT              the manager has had a call that begins so, since ctl began or
+//	forget                  was carried out
 //	unit NODE UNIT ACTIVE SUB [NAME=VALUE]…    what happens to a unit; values without blanks
 //	cut NODE [REASON], heal NODE               a node goes offline, comes back
 //	agent STATUS            the agent of this machine is there, and has this status; "gone": it is not
@@ -157,6 +158,8 @@ func liveStep(ts *testscript.TestScript, ctx context.Context, line string, out, 
 		if !w.manager.AwaitCall(ctx, rest) {
 			return "never asked: " + rest
 		}
+	case "forget":
+		w.manager.ForgetCalls()
 	case "unit":
 		props := make(map[string]string)
 		for _, word := range step[5:] {
