@@ -202,7 +202,7 @@ func (a *Agent) SystemdJobState(job uint32, state string) {
 
 // SystemdJobRemoved is systemd's signal that a job has ended.
 func (a *Agent) SystemdJobRemoved(job uint32, unit, result string) {
-	a.post(func() { a.jobRemoved(job, result) }, ignore)
+	a.post(func() { a.jobRemoved(job, result); a.jobEndedBadly(result) }, ignore)
 }
 
 // SystemdUnitNew is systemd's signal that a unit was loaded.

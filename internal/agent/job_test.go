@@ -112,7 +112,7 @@ func TestJobsAreLookedUpAgainAfterSystemdWasAway(t *testing.T) {
 		w.a.SystemdDown(errors.New("EOF"))
 		w.a.SystemdUp(map[string]wire.Value{})
 		w.expect("systemd< ListJobs")
-		w.answer("ListJobs", []QueuedJob{{71, "running"}, {99, "running"}}, nil)
+		w.answer("ListJobs", []QueuedJob{{ID: 71, State: "running"}, {ID: 99, State: "running"}}, nil)
 		w.expect("systemd< units a.service", "JobState 2 running", "systemd< units c.service")
 		w.answer("units a.service", []UnitRow{{"a.service", "a.service", "active", "running"}}, nil)
 		w.answer("units c.service", []UnitRow{{"c.service", "c.service", "failed", "failed"}}, nil)

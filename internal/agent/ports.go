@@ -43,6 +43,8 @@ type Systemd interface {
 // QueuedJob is a job in systemd's queue.
 type QueuedJob struct {
 	ID    uint32
+	Unit  string
+	Type  string // start, stop …
 	State string // wire.JobWaiting or wire.JobRunning
 }
 

@@ -65,12 +65,13 @@ type Proxy struct{ Name, Node, Unit, Phase string }
 // dependencies is what this node has to do with other nodes' units, both ways. It outlives
 // sessions: it is what systemd says, not what a manager knows.
 type dependencies struct {
-	proxies map[string]*proxy
-	targets map[string]*target  // by the name that the manager gave
-	deps    map[string]bool     // active dep units, by their target
-	listed  bool                // systemd was read since it came up
-	told    bool                // the present session has had the first report
-	holding map[string][]func() // stops that wait for dependents elsewhere, by target
+	proxies  map[string]*proxy
+	targets  map[string]*target  // by the name that the manager gave
+	deps     map[string]bool     // active dep units, by their target
+	checking bool                // whether proxies that wait are still needed is about to be looked at
+	listed   bool                // systemd was read since it came up
+	told     bool                // the present session has had the first report
+	holding  map[string][]func() // stops that wait for dependents elsewhere, by target
 }
 
 type proxy struct {
@@ -81,6 +82,7 @@ type proxy struct {
 	waiters            []func(error)
 	wait               *loop.Timer // ProxyStartTimeout=
 	why                string      // why it waits
+	users              []string    // units that need it, known once it waits
 	due                func()      // what is done once its unit is active
 	loss               *loop.Timer
 }
@@ -199,6 +201,9 @@ func (p *proxy) report() Proxy {
 // armWait begins the time that a proxy waits for a node or a manager that is not there. A
 // manager that is there has that time too, so that nothing waits without end.
 func (a *Agent) armWait(p *proxy) {
+	if p.wait == nil {
+		a.learnUsers(p, neededBy, nil)
+	}
 	p.wait.Stop()
 	limit := a.cfg.ProxyStartTimeout
 	if limit <= 0 && a.reporting() && p.why == noAnswer {

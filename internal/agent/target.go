@@ -88,7 +88,10 @@ func (a *Agent) targetChanged(t *target, changed map[string]wire.Value) {
 			a.classify(t, job)
 		}
 	}
-	if known {
+	switch {
+	case known && (active == "failed" || active == "inactive") && t.seen && !t.leaves && !t.down():
+		a.confirmEnd(t)
+	case known:
 		a.targetState(t, active, sub)
 	}
 	if t.leaves && t.job == 0 {
@@ -97,6 +100,22 @@ func (a *Agent) targetChanged(t *target, changed map[string]wire.Value) {
 		a.tellTarget(t)
 		a.releaseHold(t.name)
 	}
+}
+
+// down reports whether the end of a target was told.
+func (t *target) down() bool {
+	return t.state == wire.TargetStopped || t.state == wire.TargetExited || t.state == wire.TargetFailed
+}
+
+// confirmEnd asks once more for the state of a target that has ended without a job. One that
+// systemd restarts by itself passes through failed, or inactive, and is past that when it
+// answers.
+func (a *Agent) confirmEnd(t *target) {
+	if t.state != wire.TargetDeactivating {
+		t.state = wire.TargetDeactivating
+		a.tellTarget(t)
+	}
+	a.lookAtTarget(t)
 }
 
 // classify finds out what a new job does to a target. A stop of its dep unit goes before its
@@ -166,7 +185,7 @@ func (t *target) downState() string {
 	switch {
 	case !t.seen:
 		return wire.TargetUnknown
-	case t.state == wire.TargetStopped || t.state == wire.TargetExited || t.state == wire.TargetFailed:
+	case t.down():
 		return t.state
 	case t.leaves:
 		return wire.TargetStopped

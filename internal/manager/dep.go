@@ -69,8 +69,9 @@ type needed struct {
 	place
 	state    string // as its node has reported in the present session, "" for not yet
 	starting bool   // a job that starts its dep unit is under way
-	letting  bool   // a job that stops its dep unit is under way
-	leaving  bool   // a job stops or restarts it, and its dependents go first
+	// undecided: its dep unit has started, but it is going down.
+	undecided bool
+	leaving   bool // a job stops or restarts it, and its dependents go first
 }
 
 // dependencies is all that the manager knows of them.

@@ -31,8 +31,8 @@ func (m *Manager) drive(at place) {
 		m.waitForNode(n, proxies)
 		return
 	}
-	if t.leaving || t.starting {
-		if t.starting && !t.leaving {
+	if t.leaving || t.starting || t.undecided {
+		if !t.leaving {
 			m.join(t, proxies)
 		}
 		return
@@ -134,6 +134,10 @@ func (m *Manager) depJobEnded(id uint32, result string) {
 // started is the good end of a start. A target that is down again has ended by itself: a
 // oneshot unit counts as up once it is done, and one that has failed at once has not started.
 func (m *Manager) started(t *needed) {
+	if t.state == wire.TargetDeactivating {
+		t.undecided = true // what it comes to is about to be told
+		return
+	}
 	if t.state == wire.TargetFailed {
 		m.startFailed(t, wire.ErrFailed.With("%s on node %q has failed right after its start; see: ctl status %s %s", t.unit, t.node, t.node, t.unit))
 		return
@@ -207,6 +211,11 @@ func (m *Manager) targetState(n *node, name, state string) {
 	t.state = state
 	if t.leaving && state != wire.TargetDeactivating {
 		t.leaving = false
+	}
+	if t.undecided && state != wire.TargetDeactivating {
+		t.undecided = false
+		m.started(t)
+		return
 	}
 	if !t.starting {
 		m.mirror(t)
@@ -293,11 +302,11 @@ func (m *Manager) checkRelease(t *needed) {
 
 // letDepGo stops the dep unit of a place that nobody needs, where that is certain.
 func (m *Manager) letDepGo(n *node, at place, t *needed) {
-	if t != nil && !t.starting && !t.letting {
+	if t != nil && !t.starting {
 		delete(m.deps.needed, at)
 		defer m.tellTargets(at.node)
 	}
-	if n == nil || n.session == nil || !n.deps.told || !n.deps.deps[at.unit] || t != nil && (t.starting || t.letting) || !m.certain(at) {
+	if n == nil || n.session == nil || !n.deps.told || !n.deps.deps[at.unit] || t != nil && t.starting || !m.certain(at) {
 		return
 	}
 	dep, err := unit.DepName(at.unit)
@@ -370,7 +379,7 @@ func (m *Manager) depsOffline(n *node) {
 	clear(n.deps.deps)
 	for at, t := range m.deps.needed {
 		if at.node == n.name {
-			t.state, t.leaving = "", false
+			t.state, t.leaving, t.undecided = "", false, false
 		}
 	}
 	m.awaitLoss(n)

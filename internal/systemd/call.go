@@ -84,7 +84,7 @@ func (s *Systemd) Jobs(timeout time.Duration, done func([]agent.QueuedJob, error
 		}
 		queued := make([]agent.QueuedJob, 0, len(rows))
 		for _, r := range rows {
-			queued = append(queued, agent.QueuedJob{ID: r.ID, State: r.State})
+			queued = append(queued, agent.QueuedJob{ID: r.ID, Unit: r.Unit, Type: r.Type, State: r.State})
 		}
 		done(queued, err)
 	})

@@ -264,7 +264,7 @@ func TestJobsOverBothRoads(t *testing.T) {
 			if merged := s.job(wire.Start, "slow.service", "replace"); merged.id != slow.id {
 				t.Errorf("a second start is job %d, not %d", merged.id, slow.id)
 			}
-			s.expectJobs(t, agent.QueuedJob{ID: slow.id, State: "running"})
+			s.expectJobs(t, agent.QueuedJob{ID: slow.id, Unit: "slow.service", Type: "start", State: "running"})
 			failed := make(chan error, 1)
 			s.CancelJob(slow.id, time.Second, func(err error) { failed <- err })
 			if err := <-failed; err != nil {
@@ -285,7 +285,7 @@ func TestReexecIsSurvivedWithJobsUnderWay(t *testing.T) {
 	if len(r.down) != 1 {
 		t.Errorf("told %d times that systemd is away", len(r.down))
 	}
-	s.expectJobs(t, agent.QueuedJob{ID: slow.id, State: "running"})
+	s.expectJobs(t, agent.QueuedJob{ID: slow.id, Unit: "slow.service", Type: "start", State: "running"})
 	run(t, n, "systemctl", "stop", "slow.service")
 	r.until(t, fmt.Sprintf("removed %d slow.service canceled", slow.id))
 }

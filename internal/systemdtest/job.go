@@ -282,7 +282,7 @@ func (s *Systemd) Jobs(timeout time.Duration, done func([]agent.QueuedJob, error
 			if s.jobs[id].running {
 				state = wire.JobRunning
 			}
-			queued = append(queued, agent.QueuedJob{ID: id, State: state})
+			queued = append(queued, agent.QueuedJob{ID: id, Unit: s.jobs[id].unit.name, Type: string(s.jobs[id].kind), State: state})
 		}
 		return func() { done(queued, nil) }, nil
 	})

@@ -205,7 +205,7 @@ func TestConnectionThatIsLost(t *testing.T) {
 		synctest.Wait()
 		s.Jobs(time.Minute, func(q []agent.QueuedJob, err error) { h.note("jobs %v %v", q, err != nil) })
 		time.Sleep(time.Minute)
-		h.expect(t, "jobs [] true", "up", "jobs [{2 running}] false", "removed 2 done")
+		h.expect(t, "jobs [] true", "up", "jobs [{2 slower.service start running}] false", "removed 2 done")
 	})
 }
 
