@@ -2,6 +2,7 @@ package agentlink
 
 import (
 	"fmt"
+	"time"
 
 	"example.org/ctrl/internal/manager"
 	"example.org/ctrl/internal/peer"
@@ -95,4 +96,20 @@ func (l *link) proxySignal(member string, args ...any) {
 	if body, err := peer.Encode(args...); err == nil {
 		l.conn.Signal(wire.InternalPath, wire.InternalProxyInterface, member, body)
 	}
+}
+
+// Ordered asks which units start only after a proxy.
+func (l *link) Ordered(proxy string, units []string, timeout time.Duration, done func([]string, error)) {
+	body, err := peer.Encode(proxy, units)
+	if err != nil {
+		go done(nil, err)
+		return
+	}
+	l.call(wire.MemberOrdered, body, timeout, func(m *peer.Message, err error) {
+		var found []string
+		if err == nil {
+			err = peer.Decode(m.Body, &found)
+		}
+		done(found, err)
+	})
 }

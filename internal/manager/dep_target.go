@@ -51,6 +51,7 @@ func (m *Manager) join(t *needed, proxies []*proxy) (starting int) {
 		if p.state.Is == proxyWaiting {
 			m.moveProxy(p, proxyStarting, "the target is started")
 			m.tellProxy(p, wire.ProxyBegun, "")
+			m.seekCycle(p)
 		}
 		if p.state.Is == proxyStarting {
 			starting++

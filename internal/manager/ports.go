@@ -44,6 +44,8 @@ type AgentLink interface {
 	Targets(units []string)
 	// ProxyState tells what is to become of a proxy of the node: one of wire's Proxy….
 	ProxyState(proxy, state, text string)
+	// Ordered asks which of some units of the node start only after a proxy.
+	Ordered(proxy string, units []string, timeout time.Duration, done func([]string, error))
 	// ReleaseTarget lets the stop of a target go on.
 	ReleaseTarget(unit string)
 	// Heartbeat sends one sign of life.

@@ -44,12 +44,15 @@ func (l *fakeLink) Call(method string, _ wire.Raw, _ time.Duration, _ func(wire.
 func (l *fakeLink) Subscribe(string, time.Duration, func([]manager.UnitRow, error)) {}
 func (l *fakeLink) Targets([]string)                                                {}
 func (l *fakeLink) ProxyState(_, _, _ string)                                       {}
-func (l *fakeLink) ReleaseTarget(string)                                            {}
-func (l *fakeLink) SetMetrics(bool)                                                 {}
-func (l *fakeLink) Unsubscribe(string)                                              {}
-func (l *fakeLink) Heartbeat()                                                      {}
-func (l *fakeLink) LastReceived() time.Time                                         { return time.Now() }
-func (l *fakeLink) Close(string)                                                    {}
+func (l *fakeLink) Ordered(_ string, _ []string, _ time.Duration, done func([]string, error)) {
+	go done(nil, nil)
+}
+func (l *fakeLink) ReleaseTarget(string)    {}
+func (l *fakeLink) SetMetrics(bool)         {}
+func (l *fakeLink) Unsubscribe(string)      {}
+func (l *fakeLink) Heartbeat()              {}
+func (l *fakeLink) LastReceived() time.Time { return time.Now() }
+func (l *fakeLink) Close(string)            {}
 
 // realCore is the API before the real core, with one node that is online.
 func realCore(t *testing.T) (*world, *fakeLink) {

@@ -38,6 +38,7 @@ type Core interface {
 	Targets(s agent.Session, units []string)
 	ProxyState(s agent.Session, proxy, state, text string)
 	ReleaseTarget(s agent.Session, unit string)
+	Ordered(s agent.Session, proxy string, units []string, reply func([]string, error))
 	Closed(s agent.Session, err error)
 }
 

@@ -83,3 +83,28 @@ func (l *link) handleProxyWord(m *peer.Message) {
 		l.conn.Close(fmt.Errorf("manager breaks the protocol: signal %s: %w", m.Member, err))
 	}
 }
+
+// ordered passes the question what waits for a proxy on, and reports whether the call is it.
+func (l *link) ordered(m *peer.Message) bool {
+	if m.Member != wire.MemberOrdered {
+		return false
+	}
+	var proxy string
+	var units []string
+	if err := peer.Decode(m.Body, &proxy, &units); err != nil {
+		l.conn.ReplyError(m, err)
+		return true
+	}
+	kept := m.CloneHeader()
+	l.core.Ordered(l.session, proxy, units, func(found []string, err error) {
+		if err != nil {
+			l.conn.ReplyError(kept, err)
+			return
+		}
+		if found == nil {
+			found = []string{}
+		}
+		l.conn.Reply(kept, peer.MustEncode(found))
+	})
+	return true
+}

@@ -15,3 +15,8 @@ func (f *fakeCore) ProxyState(s agent.Session, proxy, state, text string) {
 func (f *fakeCore) ReleaseTarget(s agent.Session, unit string) {
 	f.events <- fmt.Sprintf("release %d %s", s, unit)
 }
+
+func (f *fakeCore) Ordered(s agent.Session, proxy string, units []string, reply func([]string, error)) {
+	f.events <- fmt.Sprintf("ordered %d %s %v", s, proxy, units)
+	reply(units, nil)
+}

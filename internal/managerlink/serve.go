@@ -63,7 +63,7 @@ func (l *link) call(m *peer.Message) {
 		l.core.CancelJob(l.session, job, l.empty(m))
 		return
 	}
-	if l.subscription(m) || l.setMetrics(m) {
+	if l.subscription(m) || l.ordered(m) || l.setMetrics(m) {
 		return
 	}
 	method, ok := wire.NodeMethodByName(m.Member)

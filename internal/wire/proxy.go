@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Members of the internal Proxy interface, all of them signals but Ordered: what agents say of
+// Members of the internal Proxy interface, all of them signals, and Ordered of the Agent one: what agents say of
 // the proxies and targets on their node, and what the manager makes of it.
 const (
 	// From the agent.
@@ -17,7 +17,7 @@ const (
 	MemberTargets       = "Targets"       // (as units): all of this node that others need
 	MemberProxyState    = "ProxyState"    // (s proxy, s state, s text)
 	MemberReleaseTarget = "ReleaseTarget" // (s unit)
-	MemberOrdered       = "Ordered"       // (s proxy, as units → as): which of the units wait for the proxy
+	MemberOrdered       = "Ordered"       // (s proxy, as units → as): which of the units start only after the proxy
 )
 
 // Phases of a proxy, as its agent reports it.

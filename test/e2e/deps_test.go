@@ -48,12 +48,18 @@ var depUnits = map[string]string{
 	"hang3user.service": needing("Requires", "ctrl-proxy@node2_hang3.service"),
 	"many.service":      needing("Requires", "ctrl-proxy@node2_data.target.service", "ctrl-proxy@node2_tmpl@a.service", `ctrl-proxy@node2_odd\x2dname.service`),
 	"malformed.service": needing("Requires", "ctrl-proxy@nounderscore.service"),
-	"chain.service":     needing("Requires", "ctrl-proxy@node2_middle.service"),
-	"middle.service":    needing("Requires", "ctrl-proxy@node3_db.service"),
+	// Two that wait for each other, and three.
+	"cyc1.service":   needing("Requires", "ctrl-proxy@node2_cyc2.service"),
+	"cyc2.service":   needing("Requires", "ctrl-proxy@node1_cyc1.service"),
+	"ring1.service":  needing("Requires", "ctrl-proxy@node2_ring2.service"),
+	"ring2.service":  needing("Requires", "ctrl-proxy@node3_ring3.service"),
+	"ring3.service":  needing("Requires", "ctrl-proxy@node1_ring1.service"),
+	"chain.service":  needing("Requires", "ctrl-proxy@node2_middle.service"),
+	"middle.service": needing("Requires", "ctrl-proxy@node3_db.service"),
 }
 
-// allowDeps says which nodes may depend on which; node3 may on none.
-const allowDeps = "[node node1]\nAllowDependenciesOn=node2,node3,node9\n[node node2]\nAllowDependenciesOn=node1,node3\n"
+// allowDeps says which nodes may depend on which.
+const allowDeps = "[node node1]\nAllowDependenciesOn=node2,node3,node9\n[node node2]\nAllowDependenciesOn=node1,node3\n[node node3]\nAllowDependenciesOn=node1\n"
 
 const dbProxy = "ctrl-proxy@node2_db.service"
 
@@ -234,6 +240,20 @@ func TestDeps(t *testing.T) {
 		on(t, one, "systemctl", "start", dbProxy)
 		await(t, one, dbProxy, "inactive") // nobody needs it
 		must(t, f, 0, nil, "stop", "node2", "db")
+	})
+	t.Run("cycles", func(t *testing.T) {
+		fails(t, "cyc1")
+		out := on(t, two, "journalctl", "--no-pager", "-o", "cat", "-u", "ctrl-proxy@node1_cyc1")
+		if !strings.Contains(out, "cycle") || !strings.Contains(out, `cyc1.service on node "node1" needs cyc2.service on node "node2"`) {
+			t.Errorf("the cycle is not named:\n%s", out)
+		}
+		fails(t, "ring1")
+		out = on(t, three, "journalctl", "--no-pager", "-o", "cat", "-u", "ctrl-proxy@node1_ring1")
+		for _, part := range []string{"cycle", `ring2.service on node "node2"`, `ring3.service on node "node3"`} {
+			if !strings.Contains(out, part) {
+				t.Errorf("%q is not in\n%s", part, out)
+			}
+		}
 	})
 	t.Run("stopped-while-the-target-starts", func(t *testing.T) {
 		s := begin(t, f, "start", "node1", "hanguser")
