@@ -102,7 +102,13 @@ func (a *Authority) load(now time.Time) error {
 		return err
 	}
 	a.view.Store(l)
+	if err := a.folder.tidy(ledgerFile, managerFile, trustFile, issuerFile(1)); err != nil {
+		return err
+	}
 	for _, id := range l.Authorities {
+		if err := a.folder.tidy(issuerFile(id), issuerFile(id+1)); err != nil {
+			return err
+		}
 		if err := a.readIssuer(id); err != nil {
 			return err
 		}

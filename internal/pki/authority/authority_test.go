@@ -149,8 +149,13 @@ func TestCrashAtFirstStart(t *testing.T) {
 			}
 		}
 		os.WriteFile(w.path("fleet"), data, 0o600)
-		os.WriteFile(w.path(".fleet.123"), []byte("half"), 0o600)
+		for _, name := range []string{".fleet.new-123", ".authority-1.pem.new-4", ".manager.pem.new-6"} {
+			os.WriteFile(w.path(name), []byte("half"), 0o600)
+		}
 		w.open()
+		if got := w.names(); !slices.Equal(got, []string{"authority-1.pem", "ca.crt", "fleet", "manager.pem"}) {
+			t.Errorf("there are %v", got)
+		}
 		if _, err := pki.Open(w.Files(), quiet); err != nil {
 			t.Error(err)
 		}

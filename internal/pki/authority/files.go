@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"example.org/ctrl/internal/atomicfile"
 )
 
 // DamagedError is an error of Open that does not go away by itself: somebody must look at the
@@ -121,38 +123,22 @@ func (f *folder) read(name string) ([]byte, error) {
 	return data, nil
 }
 
-// write replaces a file by one with other content, or leaves it as it is: the new one is
-// complete and on the disk before it takes the name.
-func (f *folder) write(name string, data []byte) (err error) {
-	path := f.file(name)
-	defer func() {
-		if err != nil {
-			err = passing(fmt.Errorf("cannot write %s: %w", path, reason(err)))
+// write replaces a file by one with other content, or leaves it as it is.
+func (f *folder) write(name string, data []byte) error {
+	if err := atomicfile.Write(f.file(name), data, 0o600); err != nil {
+		return passing(fmt.Errorf("cannot write %s: %w", f.file(name), reason(err)))
+	}
+	return nil
+}
+
+// tidy removes what a crash has left of files that were being written: they may hold keys.
+func (f *folder) tidy(names ...string) error {
+	for _, name := range names {
+		if err := atomicfile.Tidy(f.file(name)); err != nil {
+			return fmt.Errorf("cannot tidy %s: %w", f.path, reason(err))
 		}
-	}()
-	next, err := os.CreateTemp(f.path, "."+name+".") // mode 0600
-	if err != nil {
-		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(next.Name())
-		}
-	}()
-	_, err = next.Write(data)
-	if err == nil {
-		err = next.Sync()
-	}
-	if closed := next.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	return f.sync()
+	return nil
 }
 
 // remove deletes a file for good.
@@ -160,17 +146,7 @@ func (f *folder) remove(name string) error {
 	if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove %s: %w", f.file(name), reason(err))
 	}
-	return f.sync()
-}
-
-// sync makes names that were given or taken last.
-func (f *folder) sync() error {
-	dir, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return atomicfile.SyncDir(f.path)
 }
 
 // reason drops what an error of package os says about the path, which our texts name.

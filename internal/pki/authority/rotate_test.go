@@ -202,6 +202,7 @@ func TestCrashInRotation(t *testing.T) {
 	}
 	for name, files := range map[string]map[string]string{
 		"authority written":         mix(before, during, "authority-2.pem"),
+		"authority half written":    mix(before, map[string]string{".authority-2.pem.new-1": "half"}, ".authority-2.pem.new-1"),
 		"ledger, not the list":      mix(during, before, "ca.crt"),
 		"last renewal, no more":     mix(during, after, "fleet"),
 		"manager's, not the list":   mix(during, after, "fleet", "manager.pem"),
@@ -216,6 +217,9 @@ func TestCrashInRotation(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, file := range w.names() {
+			if file[0] == '.' {
+				t.Errorf("%s: %s is still there", name, file)
+			}
 			if file == "authority-1.pem" && s.Authorities[0].Subject != "CN=ctrl fleet authority 1" {
 				t.Errorf("%s: the key of the replaced authority is still there", name)
 			}
