@@ -9,6 +9,10 @@ import (
 const MaxCalls = 4096
 
 func (a *Agent) call(s Session, name string, args wire.Raw, reply func(wire.Raw, error)) {
+	if m, ok := wire.BundleMethodByName(name); ok {
+		a.callWorkloads(s, m, args, reply)
+		return
+	}
 	if err := a.mayCall(s, name, args); err != nil {
 		reply(wire.Raw{}, err)
 		return

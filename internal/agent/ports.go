@@ -77,6 +77,7 @@ type ManagerLink interface {
 	UnitPropertiesChanged(unit, iface string, changed map[string]wire.Value)
 	UnitAlias(UnitRow)
 	JobMetrics(unit, method string, took time.Duration)
+	WorkloadEvent(member, text string)
 	// Backlog is how many bytes the manager has still to take. Safe from any goroutine.
 	Backlog() int
 	// Renew asks for a certificate; request and answer are PEM.
@@ -156,6 +157,8 @@ type Config struct {
 	Actions *actionlog.Log
 	// Policy is what the node lets the manager do.
 	Policy policy.Policy
+	// Workloads is what the node holds of workloads; nil: it takes none.
+	Workloads Workloads
 	// ProxyStartTimeout is how long a proxy waits for a node that is not there.
 	ProxyStartTimeout time.Duration
 	// OnNodeLoss is what becomes of proxies whose node is lost, and ParseNodeLoss reads what

@@ -291,6 +291,9 @@ func (a *Agent) hangUp(reason string) {
 	a.endWatched()
 	a.writeLost(reason)
 	a.jobs = newJobs()
+	if a.cfg.Workloads != nil {
+		a.cfg.Workloads.SessionEnded()
+	}
 }
 
 // redial leaves the present manager, if any, for the first of the addresses.

@@ -228,7 +228,8 @@ func (l *link) UnitAlias(r UnitRow) {
 func (l *link) JobMetrics(u, method string, took time.Duration) {
 	l.w.note("JobMetrics %s %s %v", u, method, took)
 }
-func (l *link) Backlog() int { return int(l.backlog.Load()) }
+func (l *link) WorkloadEvent(member, text string) { l.w.note("%s %s", member, text) }
+func (l *link) Backlog() int                      { return int(l.backlog.Load()) }
 func (l *link) Renew(request []byte, _ time.Duration, done func(certificate, authorities []byte, err error)) {
 	l.w.note("Renew %s", request)
 	go done([]byte("certificate"), []byte("authorities"), nil)

@@ -15,6 +15,7 @@ import (
 	"example.org/ctrl/internal/authz"
 	"example.org/ctrl/internal/config"
 	"example.org/ctrl/internal/daemon"
+	"example.org/ctrl/internal/delivery"
 	"example.org/ctrl/internal/logging"
 	"example.org/ctrl/internal/managerlink"
 	"example.org/ctrl/internal/peer"
@@ -36,7 +37,10 @@ type service struct {
 	actions *actionlog.Log
 	node    atomic.Pointer[string] // the name in effect, for whoever is not Reload
 
+	workloads *delivery.Delivery // nil: it takes none
+
 	running, onBus, onSystemd, status *daemon.Component
+	delivering                        *daemon.Component // nil as workloads
 
 	renewing *daemon.Component
 	renewal  atomic.Pointer[renewal] // the one that runs, for the core's goroutine
@@ -57,6 +61,7 @@ func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error
 	})
 	events := &events{Bus: bus, changed: daemon.NewLatch(), online: s.renewIfDue}
 	local := systemd.New(systemd.Options{User: e.Options.User}, s.log)
+	s.workloads = s.newWorkloads(e.Options.User, local)
 	s.dialer = managerlink.New(s.linkSettings(), s.log)
 	s.core = agent.New(s.coreConfig(), local, s.dialer, events, s.log)
 	s.dialer.Bind(s.core)
@@ -65,7 +70,11 @@ func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error
 	}
 	s.keepRenewal(ctx)
 	s.running, s.onBus = daemon.Go(s.core.Run), daemon.Go(bus.Run)
-	s.onSystemd = daemon.Go(func(ctx context.Context) { local.Run(ctx, s.core) })
+	heard := s.systemdCore()
+	s.onSystemd = daemon.Go(func(ctx context.Context) { local.Run(ctx, heard) })
+	if s.workloads != nil {
+		s.delivering = daemon.Go(s.workloads.Run)
+	}
 	s.status = daemon.Go(func(ctx context.Context) { s.keepStatus(ctx, events.changed) })
 	return s, nil
 }
@@ -98,14 +107,14 @@ func (s *service) coreConfig() agent.Config {
 	c := s.cfg
 	s.node.Store(&c.NodeName)
 	return agent.Config{
-		Actions: s.actions, Policy: s.policy(),
+		Actions: s.actions, Policy: s.policy(), Workloads: s.holder(),
 		Node: c.NodeName, Addresses: c.Addresses(),
 		HeartbeatInterval: c.HeartbeatInterval, HeartbeatThreshold: c.ManagerHeartbeatThreshold,
 		CallTimeout: c.CallTimeout, ReconnectMin: c.ReconnectMin, ReconnectMax: c.ReconnectMax,
 		QuietAfter: c.ConnectionRetryCountUntilQuiet,
 		Facts: map[string]wire.Value{
 			wire.FactAgentVersion: peer.MustValue(version.Short()),
-			wire.FactFeatures:     peer.MustValue([]string{}),
+			wire.FactFeatures:     peer.MustValue(s.features()),
 		},
 		ExitOnDisconnect:  c.ExitOnDisconnect,
 		ProxyStartTimeout: c.ProxyStartTimeout, OnNodeLoss: nodeLoss(c.OnNodeLoss), ParseNodeLoss: parseNodeLoss,
@@ -151,6 +160,9 @@ func (s *service) Reload(next *config.Agent) {
 	s.keepRenewal(ctx)
 	s.dialer.Apply(s.linkSettings())
 	s.core.Reconfigure(s.coreConfig())
+	if s.workloads != nil {
+		s.workloads.Configure(filePaths(s.cfg), judge(s.policy()))
+	}
 	s.log.Info("configuration was read again", "applied", strings.Join(applied, " "))
 }
 
@@ -179,6 +191,9 @@ func (s *service) Stop(ctx context.Context) {
 	}
 	s.running.End(ctx)
 	s.dialer.Drain(ctx)
+	if s.delivering != nil {
+		s.delivering.End(ctx)
+	}
 	s.onSystemd.End(ctx)
 	s.onBus.End(ctx)
 	s.actions.Close()

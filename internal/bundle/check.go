@@ -286,3 +286,31 @@ func (u Unit) Enables() bool {
 	in := u.installs()
 	return !u.Foreign && in.any && (in.instance || !unit.IsTemplate(u.Name))
 }
+
+// Names are all units that the bundle makes, changes, starts or enables, and the other names
+// that it gives them (Alias=), which lead to the unit as its own name does.
+func (b Bundle) Names() []string {
+	names := append(slices.Clone(b.Start), b.Enable...)
+	for _, u := range b.Units {
+		names = append(names, u.Name)
+		names = append(names, u.aliases()...)
+	}
+	return set(names)
+}
+
+// aliases are the valid names among the Alias= of a unit.
+func (u Unit) aliases() []string {
+	f, err := unitfile.Parse(u.Name, []byte(u.Text))
+	if err != nil {
+		return nil // Check has refused it
+	}
+	var names []string
+	for _, value := range f.Values("Install", "Alias") {
+		for name := range strings.FieldsSeq(value) {
+			if unit.Valid(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -52,6 +52,11 @@ const (
 	inbox        = 256
 )
 
+// Configure changes what the node allows, for operations that begin from now on.
+func (e *Engine) Configure(filePaths []string, judge func(Bundle) error) {
+	e.post(func() { e.cfg.FilePaths, e.cfg.Judge = filePaths, judge }, func(error) {})
+}
+
 // ErrEnded is the answer of an engine that has ended.
 var ErrEnded = errors.New("the agent is shutting down")
 

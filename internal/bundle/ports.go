@@ -73,6 +73,8 @@ type Config struct {
 	FilePaths []string // AllowFilePaths=
 	// Now is the clock for the history; nil is time.Now.
 	Now func() time.Time
+	// Judge refuses bundles that may not be on this node, or acted on; nil allows all.
+	Judge func(b Bundle) error
 	// Fault, in tests, is called before and after each step, on the engine's goroutine.
 	Fault func(before bool, step Step)
 }

@@ -30,6 +30,10 @@ func (e *Engine) planned(req Request, reply func(PlanResult, error)) {
 		}
 		reply(PlanResult{Outcome: Failed, Code: code, Error: err.Error()}, nil)
 	}
+	if err := e.judge(p.Bundle); err != nil {
+		refused(err)
+		return
+	}
 	in := Input{Layout: e.cfg.Layout, FilePaths: e.cfg.FilePaths, Before: r.present(), New: p.Bundle, Blobs: p.Blobs, Options: req.Options,
 		Stale: w.state.Stale, Stopped: w.state.Stopped, Had: w.state.Current != 0, Claims: e.claims(req.Workload)}
 	e.look(req.Workload, append(slices.Clone(in.Before), in.New), func(facts Facts, err error) {

@@ -151,6 +151,10 @@ func (r *run) removed() {
 
 // control starts, stops or restarts what the workload has.
 func (r *run) control() {
+	if err := r.e.judge(r.w.bundle); err != nil {
+		r.refuse(err)
+		return
+	}
 	r.e.look(r.op.workload, r.present(), func(facts Facts, err error) {
 		if err != nil {
 			r.refuse(err)

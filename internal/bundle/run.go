@@ -66,6 +66,19 @@ func (r *run) begin() {
 	}
 }
 
+// judge asks the node's policy about bundles that are to be acted on.
+func (e *Engine) judge(bundles ...Bundle) error {
+	for _, b := range bundles {
+		if e.cfg.Judge == nil || len(b.Units)+len(b.Files) == 0 {
+			continue
+		}
+		if err := e.cfg.Judge(b); err != nil {
+			return refuse(CodeDenied, "%v", err)
+		}
+	}
+	return nil
+}
+
 // present are the bundles of which the node has traces when nothing is under way.
 func (r *run) present() []Bundle {
 	if r.w.state.Current == 0 {
@@ -76,6 +89,12 @@ func (r *run) present() []Bundle {
 
 // decide looks at the node and makes the plan, then goes on.
 func (r *run) decide(in Input, then func()) {
+	if in.Direction == Forward {
+		if err := r.e.judge(append(slices.Clone(in.Before), in.New)...); err != nil {
+			r.refuse(err)
+			return
+		}
+	}
 	r.e.look(r.op.workload, append(slices.Clone(in.Before), in.New), func(facts Facts, err error) {
 		if err != nil && r.w.state.Pending != nil {
 			r.stuck(err)

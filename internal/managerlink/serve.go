@@ -66,24 +66,35 @@ func (l *link) call(m *peer.Message) {
 	if l.subscription(m) || l.ordered(m) || l.setMetrics(m) {
 		return
 	}
+	if w, ok := wire.BundleMethodByName(m.Member); ok {
+		l.passOn(m, w.Name, w.In)
+		return
+	}
 	method, ok := wire.NodeMethodByName(m.Member)
 	switch {
 	case !ok:
 		l.conn.ReplyError(m, peer.UnknownMethod(m))
 	case method.Kind == wire.JobMethod:
 		l.startJob(m, method)
-	case m.Body.Sig != method.In:
-		l.conn.ReplyError(m, wrongArguments(m, method.In))
 	default:
-		kept := m.CloneHeader()
-		l.core.Call(l.session, method.Name, peer.CloneRaw(m.Body), func(body wire.Raw, err error) {
-			if err != nil {
-				l.conn.ReplyError(kept, err)
-				return
-			}
-			l.conn.Reply(kept, body)
-		})
+		l.passOn(m, method.Name, method.In)
 	}
+}
+
+// passOn passes a call on unopened, if its arguments have the right type.
+func (l *link) passOn(m *peer.Message, method string, in wire.Signature) {
+	if m.Body.Sig != in {
+		l.conn.ReplyError(m, wrongArguments(m, in))
+		return
+	}
+	kept := m.CloneHeader()
+	l.core.Call(l.session, method, peer.CloneRaw(m.Body), func(body wire.Raw, err error) {
+		if err != nil {
+			l.conn.ReplyError(kept, err)
+			return
+		}
+		l.conn.Reply(kept, body)
+	})
 }
 
 // empty answers a call that has no result.

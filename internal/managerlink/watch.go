@@ -63,6 +63,9 @@ func (l *link) subscription(m *peer.Message) bool {
 	return true
 }
 
+// WorkloadEvent reports about workloads.
+func (l *link) WorkloadEvent(member, text string) { l.signal(member, text) }
+
 // JobMetrics tells how long one job took.
 func (l *link) JobMetrics(unit, method string, took time.Duration) {
 	l.signal(wire.MemberJobMetrics, unit, method, uint64(took.Microseconds()))

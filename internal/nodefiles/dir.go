@@ -22,7 +22,7 @@ type dir struct {
 // itself, none of them a link. With create it makes what is missing, mode 0755.
 func open(root, rel string, create bool) (*dir, string, error) {
 	if create {
-		if err := os.MkdirAll(root, 0o755); err != nil {
+		if err := makeRoot(root); err != nil {
 			return nil, "", err
 		}
 	}
@@ -43,10 +43,26 @@ func open(root, rel string, create bool) (*dir, string, error) {
 	return d, parts[len(parts)-1], nil
 }
 
+// makeRoot makes a directory for all to read, whatever umask the process has.
+func makeRoot(root string) error {
+	if _, err := os.Lstat(root); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(root, 0o755)
+}
+
 // sub opens a directory in a directory.
 func (d *dir) sub(name string, create bool) (*dir, error) {
 	if create {
-		if err := unix.Mkdirat(d.fd(), name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		err := unix.Mkdirat(d.fd(), name, 0o755)
+		if err == nil {
+			// The process may have a umask that is right for its own files.
+			err = unix.Fchmodat(d.fd(), name, 0o755, 0)
+		}
+		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return nil, d.fault("make directory", name, err)
 		}
 	}
@@ -110,14 +126,16 @@ func (d *dir) write(name string, content io.Reader, a attributes) (err error) {
 	if _, err := io.Copy(f, content); err != nil {
 		return err
 	}
-	if a.uid != os.Geteuid() || a.gid != os.Getegid() {
-		if err := f.Chown(a.uid, a.gid); err != nil {
-			return err
-		}
-	}
-	// After the owner: a change of owner clears bits.
 	if err := f.Chmod(fs.FileMode(a.mode)); err != nil {
 		return err
+	}
+	// The owner comes last: a file of somebody else takes a capability more to be changed.
+	if a.uid != os.Geteuid() || a.gid != os.Getegid() {
+		if err := f.Chown(a.uid, a.gid); errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("this agent's unit does not let it give files to other users; docs/workloads.md, \"Owners\", has the drop-in that does: %w", err)
+		} else if err != nil {
+			return err
+		}
 	}
 	return f.Sync()
 }

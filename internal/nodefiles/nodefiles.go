@@ -63,6 +63,11 @@ func New(opt Options, log *slog.Logger) *Files {
 // Run serves until ctx ends.
 func (f *Files) Run(ctx context.Context) { f.loop.Run(ctx) }
 
+// Configure changes the roots below which files may be written.
+func (f *Files) Configure(filePaths []string) {
+	f.post(func() { f.opt.FilePaths = filePaths }, func() {})
+}
+
 var errEnded = errors.New("the agent is shutting down")
 
 // post runs fn on the adapter's goroutine, or refuse at once where it has ended. The engine
