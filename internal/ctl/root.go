@@ -102,7 +102,7 @@ var commands = []func(*app) *cobra.Command{
 	getDefaultCommand, setDefaultCommand, daemonReloadCommand,
 	listJobsCommand, cancelCommand, eventsCommand,
 	applyCommand, diffCommand, renderCommand, workloadCommand,
-	proxyNameCommand,
+	proxyNameCommand, listDependenciesCommand,
 	completionCommand,
 }
 

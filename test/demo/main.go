@@ -25,6 +25,16 @@ Description=Says hello, once in a while
 ExecStart=/bin/sh -c 'while :; do echo "hello from $(hostname)"; sleep 5; done'
 `
 
+// greeter needs hello.service of node2, as it would need a unit of its own node.
+const greeter = `[Unit]
+Description=Greets once hello runs on node2
+Requires=ctrl-proxy@node2_hello.service
+After=ctrl-proxy@node2_hello.service
+
+[Service]
+ExecStart=/bin/sleep infinity
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -46,7 +56,8 @@ func demo(ctx context.Context, w io.Writer, labName string, keep bool) error {
 	began := time.Now()
 	f, err := fleet.New(ctx, fleet.Options{
 		Lab: labName, Nodes: []string{"node1", "node2", "node3"}, Joining: true, Keep: keep,
-		Units: map[string]string{"hello.service": hello},
+		Units:   map[string]string{"hello.service": hello, "greeter.service": greeter},
+		Manager: "[node node1]\nAllowDependenciesOn=node2\n",
 	})
 	if err != nil {
 		return err
@@ -62,6 +73,11 @@ func demo(ctx context.Context, w io.Writer, labName string, keep bool) error {
 		"ctl status node1 hello.service",
 		"ctl stop node1 hello.service",
 		"ctl status node1 hello.service",
+		// A unit of node1 that needs one of node2.
+		"ctl start node1 greeter.service",
+		"ctl list-dependencies node1 greeter.service",
+		"ctl stop node2 hello.service",
+		"ctl list-dependencies node1 greeter.service",
 	} {
 		if err := show(ctx, w, f, line); err != nil {
 			return err

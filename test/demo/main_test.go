@@ -37,6 +37,10 @@ func TestDemo(t *testing.T) {
 		`boss# ctl status node1 hello.service\n(.*\n)*? +Active: active \(running\)`,
 		`boss# ctl stop node1 hello.service\n\n`,
 		`boss# ctl status node1 hello.service\n(.*\n)*? +Active: inactive \(dead\)`,
+		`boss# ctl start node1 greeter.service\n\n`,
+		`boss# ctl list-dependencies node1 greeter.service\nnode1 greeter.service +active\n.*node2 hello.service +active\n`,
+		`boss# ctl stop node2 hello.service\n\n`,
+		`boss# ctl list-dependencies node1 greeter.service\nnode1 greeter.service +inactive\n.*node2 hello.service +inactive\n`,
 		`labctl shell demo-test boss\n`,
 		`labctl destroy demo-test\n`,
 	} {

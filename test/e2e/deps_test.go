@@ -169,6 +169,8 @@ func TestDeps(t *testing.T) {
 		must(t, f, 0, nil, "start", "node1", "chain")
 		states(t, two, "middle.service active")
 		states(t, three, "db.service active")
+		must(t, f, 0, []string{"node1 chain.service  active", "node2 middle.service  active", "node3 db.service  active"}, "list-dependencies", "node1", "chain")
+		must(t, f, 0, []string{"node2 middle.service  active", "node1 chain.service  active"}, "list-dependencies", "--reverse", "node3", "db")
 		must(t, f, 0, nil, "stop", "node3", "db")
 		await(t, one, "chain.service", "inactive")
 		states(t, two, "middle.service inactive")
