@@ -185,7 +185,8 @@ func (f *runFlags) props(env func(string) string, cmd *cobra.Command, command []
 // literal doubles each $, so that systemd puts no environment variables into arguments
 // (systemd.service(5), "COMMAND LINES"). The flag no-env-expand would say it better, but
 // systemd 252 writes it into the unit's file as ExecStartEx=, which it cannot read again: at
-// the next daemon-reload the unit has a bad setting.
+// the next daemon-reload the unit has a bad setting. What is left of systemd's own mistake is
+// that a $ is read back as \$, which a restart after a reload sees, with systemd-run too.
 func literal(command []string) []string {
 	out := make([]string, len(command))
 	for i, arg := range command {

@@ -14,16 +14,6 @@ import (
 
 // Cases that people who do this job with other tools have reported, told by what they type.
 
-// jobOf is the one job under way.
-func jobOf(t *testing.T, f *fleet.Fleet) string {
-	t.Helper()
-	var jobs []struct{ Job int }
-	if err := json.Unmarshal([]byte(ctl(t, f, "list-jobs", "-o", "json").Stdout), &jobs); err != nil || len(jobs) != 1 || jobs[0].Job == 0 {
-		t.Fatalf("jobs %v, %v", jobs, err)
-	}
-	return strconv.Itoa(jobs[0].Job)
-}
-
 // gone ends a unit that does not want to.
 func gone(t *testing.T, n *lab.Node, unit string) {
 	t.Helper()
@@ -40,9 +30,16 @@ func TestRestartOfAUnitThatTakesLongToStop(t *testing.T) {
 	await(t, n, "stopper.service", "deactivating")
 	waiting := begin(t, f, "restart", "node1", "stopper")
 	// The restart takes the place of the stop, in systemd too.
-	for !strings.Contains(on(t, n, "systemctl", "list-jobs", "--no-legend"), "restart") {
-	}
-	must(t, f, 0, nil, "cancel", jobOf(t, f))
+	id := 0
+	until(t, "the restart is under way", func() bool {
+		for _, j := range jobs(t, f) {
+			if j.Type == "restart" {
+				id = j.Job
+			}
+		}
+		return id != 0
+	})
+	must(t, f, 0, nil, "cancel", strconv.Itoa(id))
 	waiting.ends(t, 1, "cancel")
 	if jobs := on(t, n, "systemctl", "list-jobs", "--no-legend"); strings.Contains(jobs, "stopper") {
 		t.Errorf("a job is left: %s", jobs)
@@ -55,19 +52,15 @@ func TestSignals(t *testing.T) {
 	n := f.Nodes["node1"]
 	do(t, n.WriteFile("/root/traps.sh", []byte(`trap 'echo USR1' USR1; trap 'echo RTMIN+3' 37; echo ready >/run/traps; while :; do sleep 0.1; done`+"\n"), 0o644))
 	on(t, n, "systemd-run", "-q", "--unit=traps", "--property=StandardOutput=truncate:/run/traps.out", "bash", "/root/traps.sh")
-	for {
-		if r, _ := n.Exec(within(t), "test", "-s", "/run/traps"); r.Code == 0 {
-			break
-		}
-	}
+	until(t, "the traps are set", func() bool {
+		r, err := n.Exec(within(t), "test", "-s", "/run/traps")
+		do(t, err)
+		return r.Code == 0
+	})
 	said := func() string { b, _ := n.ReadFile("/run/traps.out"); return string(b) }
 	for i, signal := range []string{"SIGUSR1", "USR1", "10", "RTMIN+3"} {
 		must(t, f, 0, nil, "kill", "--kill-whom=main", "--signal", signal, "node1", "traps")
-		for strings.Count(said(), "\n") <= i {
-			if within(t).Err() != nil {
-				t.Fatalf("%s did not arrive", signal)
-			}
-		}
+		until(t, signal+" arrives", func() bool { return strings.Count(said(), "\n") > i })
 	}
 	if got := said(); got != "USR1\nUSR1\nUSR1\nRTMIN+3\n" {
 		t.Errorf("arrived: %q", got)
@@ -129,15 +122,17 @@ func TestReloadOfAUnitThatStarts(t *testing.T) {
 	must(t, f, 0, nil, "start", "--no-wait", "node3", "long")
 	await(t, n, "long.service", "activating")
 	reload := begin(t, f, "reload", "node3", "long")
-	for len(jobs(t, f)) < 2 {
-	}
+	until(t, "the reload waits behind the start", func() bool { return len(jobs(t, f)) > 1 })
 	on(t, n, "touch", "/run/go")
 	reload.ends(t, 0)
 	on(t, n, "test", "-e", "/run/reloaded")
 	must(t, f, 0, nil, "stop", "node3", "long")
 }
 
-func jobs(t *testing.T, f *fleet.Fleet) (list []struct{ Unit, Type, State string }) {
+func jobs(t *testing.T, f *fleet.Fleet) (list []struct {
+	Job               int
+	Unit, Type, State string
+}) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(ctl(t, f, "list-jobs", "-o", "json").Stdout), &list); err != nil {
 		t.Fatal(err)
@@ -174,8 +169,11 @@ func TestRunPassesArgumentsAsTheyAre(t *testing.T) {
 	if got := on(t, n, "systemctl", "show", "-P", "LoadState", "kept"); got != "loaded" {
 		t.Errorf("after a reload it is %s", got)
 	}
-	must(t, f, 0, nil, "restart", "node1", "kept")
 	must(t, f, 0, nil, "stop", "node1", "kept")
+	must(t, f, 0, nil, "run", "--unit=again", "node1", "--", "/bin/sh", "-c", "exec sleep '300'")
+	must(t, f, 0, nil, "daemon-reload", "node1")
+	must(t, f, 0, nil, "restart", "node1", "again")
+	must(t, f, 0, nil, "stop", "node1", "again")
 }
 
 // Names that ctl makes up do not repeat, whatever was restarted in between.

@@ -155,3 +155,14 @@ func await(t *testing.T, n *lab.Node, unit string, states ...string) {
 		t.Fatal(err)
 	}
 }
+
+// until asks again and again whether something is so, which costs a program on a node each
+// time, and fails when a step's time is over.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for ctx := within(t); !ok(); {
+		if ctx.Err() != nil {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
