@@ -65,8 +65,8 @@ func workloadListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [WORKLOAD…]",
 		Short: "List workloads and how they are on each node",
-		Long: `Lists workloads on nodes, by what the nodes said last; of a node that is away it is the last known. Globs
-are allowed. A workload that a node has and this manager has not applied is an orphan: it stays until
+		Long: `Lists workloads on nodes. Nodes that are online are asked; of a node that is away it shows what it said
+last. Globs are allowed. A workload that a node has and this manager has not applied is an orphan: it stays until
 somebody applies or deletes it.`,
 		Example: "  ctl workload list\n  ctl workload list 'web-*' --node node1",
 	}

@@ -145,6 +145,12 @@ func (e *Engine) bring(s *Spec, name string, done func(bundle.Result, error)) {
 		done(bundle.Result{}, offline(name))
 		return
 	}
+	if st, known := n.statuses[s.Name]; t.Remove && n.online && n.listed && (!known || st.Deleted) {
+		r := bundle.Result{Outcome: bundle.Deleted} // it never got there
+		e.settle(s, name, t, r)
+		done(r, nil)
+		return
+	}
 	o := e.operationOf(s.Name)
 	ended := func(r bundle.Result, err error) {
 		if err != nil && !isOffline(err) {

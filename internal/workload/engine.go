@@ -44,6 +44,7 @@ type node struct {
 	able     bool              // its agent takes bundles
 	labels   map[string]string // of the last session
 	listed   bool              // statuses are of this session
+	asked    time.Time         // when it was last asked for all of them
 	statuses map[string]bundle.Status
 	sizes    map[string]int // of what was said of each
 	size     int            // of all of it
@@ -143,7 +144,7 @@ func (e *Engine) NodeOnline(name string, able bool, labels map[string]string) {
 		e.lose(n)
 		n.online, n.able, n.labels = true, able, labels
 		if able {
-			e.askListing(n)
+			e.askListing(n, func() {})
 		}
 	})
 }

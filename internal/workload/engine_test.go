@@ -359,8 +359,37 @@ func TestNodeThatSaysTooMuch(t *testing.T) {
 			w.e.Changed("node1", toJSON(bundle.Status{Workload: fmt.Sprintf("w%d", i), Revision: 1, LastError: long}))
 		}
 		synctest.Wait()
-		if n := len(w.rows()); n == 0 || n > 8 {
+		var n int
+		w.e.List(nil, nil, func(rows []Row, err error) { n = len(rows) })
+		if synctest.Wait(); n == 0 || n > 8 {
 			t.Errorf("%d of 20 MiB are remembered", n)
+		}
+	})
+}
+
+// A node that hangs holds up a list for two seconds, and is shown as it was.
+func TestListWithANodeThatHangs(t *testing.T) {
+	in(t, three, func(w *world) {
+		w.apply(request("web", "one", "node1", "node2"))
+		w.take()
+		w.state.Lock()
+		w.nodes["node1"].hangs = true
+		st := w.nodes["node2"].has["web"]
+		st.State = bundle.StateFailed
+		w.nodes["node2"].has["web"] = st
+		w.state.Unlock()
+		time.Sleep(freshFor)
+		began := time.Now()
+		var rows []string
+		w.e.List([]string{"w*"}, nil, func(all []Row, err error) {
+			for _, r := range all {
+				rows = append(rows, fmt.Sprint(r.Node, " ", r.State, " after ", time.Since(began)))
+			}
+		})
+		time.Sleep(askFor)
+		synctest.Wait()
+		if got := strings.Join(rows, ", "); got != "node1 Running after 2s, node2 Failed after 2s" {
+			t.Errorf("the list is %s", got)
 		}
 	})
 }

@@ -9,12 +9,41 @@ import (
 	"time"
 
 	"example.org/ctrl/internal/bundle"
+	"example.org/ctrl/internal/loop"
 	"example.org/ctrl/internal/unit"
 	"example.org/ctrl/internal/wire"
 )
 
+// What nodes said is shown as it is for freshFor; then they are asked again, and who does not
+// answer within askFor is shown as it was.
+const (
+	freshFor = time.Second
+	askFor   = 2 * time.Second
+)
+
+// refresh asks nodes what has become of their workloads, where that is worth it.
+func (e *Engine) refresh(there func(string) bool, then func()) {
+	open, over := 1, false
+	var timer *loop.Timer
+	done := func() {
+		if open--; open <= 0 && !over {
+			over = true
+			timer.Stop()
+			then()
+		}
+	}
+	for name, n := range e.nodes {
+		if there(name) && n.online && n.able && n.listed && len(n.statuses) > 0 && time.Since(n.asked) >= freshFor {
+			open++
+			e.askListing(n, done)
+		}
+	}
+	timer = e.loop.After(askFor, func() { open = 1; done() })
+	done()
+}
+
 // List shows workloads on nodes, by workload and node; patterns are globs of either, and none
-// is all. It asks no node: what is shown is what they said last.
+// is all. Nodes that are online are asked, and have two seconds to answer.
 func (e *Engine) List(workloads, nodes []string, reply func([]Row, error)) {
 	wanted, err := filter(workloads)
 	if err != nil {
@@ -27,21 +56,23 @@ func (e *Engine) List(workloads, nodes []string, reply func([]Row, error)) {
 		return
 	}
 	e.post(func() {
-		var rows []Row
-		for _, name := range slices.Sorted(maps.Keys(e.specs)) {
-			if !wanted(name) {
-				continue
-			}
-			s := e.specs[name]
-			for _, at := range slices.Sorted(maps.Keys(s.Targets)) {
-				if there(at) {
-					rows = append(rows, e.row(s, at))
-				}
+		e.refresh(there, func() { reply(e.rows(wanted, there), nil) })
+	}, func(err error) { reply(nil, err) })
+}
+
+func (e *Engine) rows(wanted, there func(string) bool) (rows []Row) {
+	for _, name := range slices.Sorted(maps.Keys(e.specs)) {
+		if !wanted(name) {
+			continue
+		}
+		s := e.specs[name]
+		for _, at := range slices.Sorted(maps.Keys(s.Targets)) {
+			if there(at) {
+				rows = append(rows, e.row(s, at))
 			}
 		}
-		rows = append(rows, e.orphans(wanted, there)...)
-		reply(rows, nil)
-	}, func(err error) { reply(nil, err) })
+	}
+	return append(rows, e.orphans(wanted, there)...)
 }
 
 // filter makes one test of globs; none lets everything pass.
@@ -128,26 +159,33 @@ func (e *Engine) orphans(wanted, there func(string) bool) (rows []Row) {
 func (e *Engine) Describe(name string, reply func(Detail, error)) {
 	refuse := func(err error) { reply(Detail{}, err) }
 	e.post(func() {
-		d := Detail{Nodes: make(map[string]bundle.Status)}
-		if s := e.specs[name]; s != nil {
-			d.Spec = s.clone()
-		}
-		for _, at := range slices.Sorted(maps.Keys(e.nodes)) {
-			n := e.nodes[at]
-			st, known := n.statuses[name]
-			if known && !st.Deleted {
-				d.Nodes[at] = st
-			}
-			if n.online && (known || d.Spec != nil && d.Spec.Targets[at] != nil) {
-				d.Online = append(d.Online, at)
-			}
-		}
-		if d.Spec == nil && len(d.Nodes) == 0 {
-			refuse(e.noWorkload(name))
-			return
-		}
-		reply(d, nil)
+		e.refresh(func(at string) bool {
+			s := e.specs[name]
+			return s == nil || s.Targets[at] != nil
+		}, func() { e.describe(name, reply) })
 	}, refuse)
+}
+
+func (e *Engine) describe(name string, reply func(Detail, error)) {
+	d := Detail{Nodes: make(map[string]bundle.Status)}
+	if s := e.specs[name]; s != nil {
+		d.Spec = s.clone()
+	}
+	for _, at := range slices.Sorted(maps.Keys(e.nodes)) {
+		n := e.nodes[at]
+		st, known := n.statuses[name]
+		if known && !st.Deleted {
+			d.Nodes[at] = st
+		}
+		if n.online && (known || d.Spec != nil && d.Spec.Targets[at] != nil) {
+			d.Online = append(d.Online, at)
+		}
+	}
+	if d.Spec == nil && len(d.Nodes) == 0 {
+		reply(Detail{}, e.noWorkload(name))
+		return
+	}
+	reply(d, nil)
 }
 
 // History asks the nodes of a workload, or some of them, for the revisions that they keep.

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -10,10 +11,13 @@ import (
 	"example.org/ctrl/internal/wire"
 )
 
-// askListing asks a node what it has, and then brings it what it should have.
-func (e *Engine) askListing(n *node) {
+// askListing asks a node what it has, and then brings it what it should have. then is called
+// when it has answered, or cannot.
+func (e *Engine) askListing(n *node, then func()) {
+	n.asked = time.Now()
 	e.fleet.Ask(n.name, wire.MemberListWorkloads, "", func(answer string, err error) {
 		e.later(func() {
+			defer then()
 			if e.nodes[n.name] != n || !n.online {
 				return
 			}
@@ -201,7 +205,11 @@ func (e *Engine) delivered(s *Spec, n *node, t *Target) func(bundle.Result, erro
 }
 
 func refused(err error) bundle.Result {
-	return bundle.Result{Outcome: bundle.Failed, Error: err.Error()}
+	r := bundle.Result{Outcome: bundle.Failed, Error: err.Error()}
+	if errors.Is(err, wire.ErrAccessDenied) {
+		r.Code = bundle.CodeDenied
+	}
+	return r
 }
 
 // settle notes how a delivery ended, and saves it.

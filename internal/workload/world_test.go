@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"example.org/ctrl/internal/bundle"
 	"example.org/ctrl/internal/wire"
@@ -41,6 +42,7 @@ type fakeNode struct {
 	uploads  map[string][]byte
 	has      map[string]bundle.Status
 	fails    map[string]bool // digests of bundles that do not come up
+	hangs    bool            // it does not say what it has
 	mute     bool            // it takes requests and says nothing more
 	held     []bundle.Request
 	revision uint64
@@ -159,6 +161,9 @@ func (w *world) Ask(name, method, request string, done func(string, error)) {
 	}
 	switch method {
 	case wire.MemberListWorkloads:
+		if n.hangs {
+			return
+		}
 		l := bundle.Listing{}
 		for _, key := range slices.Sorted(maps.Keys(n.has)) {
 			l.Workloads = append(l.Workloads, n.has[key])
@@ -358,6 +363,7 @@ func (w *world) apply(r Request) {
 }
 
 func (w *world) rows() (out []string) {
+	time.Sleep(freshFor) // nodes are asked anew
 	w.e.List(nil, nil, func(rows []Row, err error) {
 		for _, r := range rows {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Workload, r.Node, r.Desired, r.State)))
