@@ -210,13 +210,25 @@ func (b *Bus) listWorkloads(c *busobject.Call) {
 		c.Fail(err)
 		return
 	}
-	b.workloads.List(workloads, nodes, func(list []workload.Row, err error) {
-		if err != nil {
-			c.Fail(err)
-			return
-		}
-		b.work.Go(func() { c.Reply(workloadRows(list)) }) // a hundred thousand rows take time
+	b.asking(c, func() {
+		b.workloads.List(workloads, nodes, func(list []workload.Row, err error) {
+			b.work.Go(func() { // a hundred thousand rows take time
+				defer b.lists.leave()
+				if err != nil {
+					c.Fail(err)
+					return
+				}
+				c.Reply(workloadRows(list))
+			})
+		})
 	})
+}
+
+// asking begins what asks many nodes, of which only so many are under way at a time.
+func (b *Bus) asking(c *busobject.Call, begin func()) {
+	if err := b.lists.enter(begin); err != nil {
+		c.Fail(err)
+	}
 }
 
 func workloadRows(list []workload.Row) []wire.WorkloadRow {
@@ -236,7 +248,12 @@ func (b *Bus) describeWorkload(c *busobject.Call) {
 		c.Fail(err)
 		return
 	}
-	b.workloads.Describe(name, func(d workload.Detail, err error) { document(c, d, err) })
+	b.asking(c, func() {
+		b.workloads.Describe(name, func(d workload.Detail, err error) {
+			b.lists.leave()
+			document(c, d, err)
+		})
+	})
 }
 
 func (b *Bus) workloadHistory(c *busobject.Call) {

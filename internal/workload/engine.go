@@ -44,7 +44,6 @@ type node struct {
 	able     bool              // its agent takes bundles
 	labels   map[string]string // of the last session
 	listed   bool              // statuses are of this session
-	asked    time.Time         // when it was last asked for all of them
 	statuses map[string]bundle.Status
 	sizes    map[string]int // of what was said of each
 	size     int            // of all of it

@@ -14,14 +14,11 @@ import (
 	"example.org/ctrl/internal/wire"
 )
 
-// What nodes said is shown as it is for freshFor; then they are asked again, and who does not
-// answer within askFor is shown as it was.
-const (
-	freshFor = time.Second
-	askFor   = 2 * time.Second
-)
+// askFor is how long nodes have to say what has become of their workloads; who does not answer
+// is shown as it was.
+const askFor = 2 * time.Second
 
-// refresh asks nodes what has become of their workloads, where that is worth it.
+// refresh asks those nodes that have workloads.
 func (e *Engine) refresh(there func(string) bool, then func()) {
 	open, over := 1, false
 	var timer *loop.Timer
@@ -33,7 +30,7 @@ func (e *Engine) refresh(there func(string) bool, then func()) {
 		}
 	}
 	for name, n := range e.nodes {
-		if there(name) && n.online && n.able && n.listed && len(n.statuses) > 0 && time.Since(n.asked) >= freshFor {
+		if there(name) && n.online && n.able && n.listed && len(n.statuses) > 0 {
 			open++
 			e.askListing(n, done)
 		}

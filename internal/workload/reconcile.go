@@ -14,7 +14,6 @@ import (
 // askListing asks a node what it has, and then brings it what it should have. then is called
 // when it has answered, or cannot.
 func (e *Engine) askListing(n *node, then func()) {
-	n.asked = time.Now()
 	e.fleet.Ask(n.name, wire.MemberListWorkloads, "", func(answer string, err error) {
 		e.later(func() {
 			defer then()

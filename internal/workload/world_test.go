@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"example.org/ctrl/internal/bundle"
 	"example.org/ctrl/internal/wire"
@@ -363,7 +362,6 @@ func (w *world) apply(r Request) {
 }
 
 func (w *world) rows() (out []string) {
-	time.Sleep(freshFor) // nodes are asked anew
 	w.e.List(nil, nil, func(rows []Row, err error) {
 		for _, r := range rows {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Workload, r.Node, r.Desired, r.State)))
