@@ -132,7 +132,7 @@ func (d *dir) write(name string, content io.Reader, a attributes) (err error) {
 	// The owner comes last: a file of somebody else takes a capability more to be changed.
 	if a.uid != os.Geteuid() || a.gid != os.Getegid() {
 		if err := f.Chown(a.uid, a.gid); errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("this agent's unit does not let it give files to other users; docs/workloads.md, \"Owners\", has the drop-in that does: %w", err)
+			return fmt.Errorf("this agent may not give files to other users; its unit needs CapabilityBoundingSet=CAP_CHOWN: %w", err)
 		} else if err != nil {
 			return err
 		}
