@@ -40,7 +40,7 @@ func TestBundleThroughTheAgent(t *testing.T) {
 
 	on(t, f.Nodes["node2"], "sed", "-i", "s/AllowApply=yes/AllowApply=no/", "/etc/ctrl/agent.conf")
 	on(t, f.Nodes["node2"], "systemctl", "reload", "ctrl-agent")
-	r := must(t, f, 1, []string{"AllowApply="}, "apply", "-f", "/root/web", "--name", "other", "--node", "node2")
+	r := must(t, f, 5, []string{"AllowApply="}, "apply", "-f", "/root/web", "--name", "other", "--node", "node2")
 	if strings.Contains(r.Stdout, "created") {
 		t.Errorf("it was delivered: %s", r.Stdout)
 	}
