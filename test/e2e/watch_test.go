@@ -219,7 +219,7 @@ func TestIsOnline(t *testing.T) {
 
 	// A unit that is active while the agent is registered, as docs/connection.md has it.
 	do(t, n1.WriteFile("/run/systemd/system/manager-online.service", []byte("[Service]\nExecStartPre=ctl is-online agent --quiet --wait 1min\n"+
-		"ExecStart=ctl is-online agent --quiet --wait 5s --monitor --switch-timeout 5s\nRestart=always\n"), 0o644))
+		"ExecStart=ctl is-online agent --quiet --wait 5s --monitor --switch-timeout 5s\nSuccessExitStatus=130\nRestart=always\n"), 0o644))
 	do(t, n1.WriteFile("/run/systemd/system/bound.service", []byte("[Unit]\nBindsTo=manager-online.service\nAfter=manager-online.service\n[Service]\nExecStart=/bin/sleep infinity\n"), 0o644))
 	on(t, n1, "systemctl", "daemon-reload")
 	on(t, n1, "systemctl", "start", "bound")
