@@ -69,7 +69,7 @@ test: ## All tests: tables and the whole product in one process with -race, then
 demo: ## Boot a manager and three nodes in namespaces and show the main job (KEEP=1: leave them up)
 	@$(GO) run -trimpath ./test/demo
 
-bench: ## Measure, and print one table per question (JSON=FILE: write the figures there too; PART=transport, jobs or monitors)
+bench: ## Measure, and print one table per question (JSON=FILE: write the figures there too; PART=transport, jobs, monitors or fleet)
 	$(GO) run ./bench $(if $(PART),-only $(PART)) $(if $(JSON),-json $(JSON))
 
 bench-quick: ## The same with fewer repetitions, for a glance

@@ -102,7 +102,7 @@ func perform(t task) (a answer, err error) {
 		a.Usage, err = readUsage(ctx, t.Argv)
 		return a, err
 	}
-	c, err := connect(ctx, t.Kind)
+	c, err := connect(ctx, t.Kind, peer.SystemBusAddress())
 	if err != nil {
 		return a, err
 	}
@@ -142,7 +142,7 @@ type client struct {
 }
 
 // connect connects, subscribes and makes one call, after which nothing is new to anybody.
-func connect(ctx context.Context, kind string) (*client, error) {
+func connect(ctx context.Context, kind, bus string) (*client, error) {
 	d, ok := dialects[kind]
 	if !ok {
 		return nil, fmt.Errorf("no way %q to ask for jobs", kind)
@@ -155,7 +155,7 @@ func connect(ctx context.Context, kind string) (*client, error) {
 		if nc, err = peer.DialAddress(ctx, "unix:path=/run/systemd/private"); err == nil {
 			c.Conn, err = peer.Client(ctx, nc, opt)
 		}
-	} else if c.Conn, err = peer.DialBus(ctx, peer.SystemBusAddress(), opt); err == nil {
+	} else if c.Conn, err = peer.DialBus(ctx, bus, opt); err == nil {
 		err = c.AddMatch(ctx, "type='signal',member='JobRemoved',interface='"+d.iface+"'")
 	}
 	if err != nil {

@@ -30,11 +30,15 @@ type scale struct {
 	Transport time.Duration // of each measurement of the transport
 	Monitors  time.Duration // of each load on monitors
 	Changes   int           // of state a second in that load
+	Fleet     []int         // sizes of simulated fleets
+	Beats     time.Duration // how long each of them is watched, several times
 }
 
 var (
-	full  = scale{Latency: 60, Bulk: 4, Lists: 20, Programs: 30, Idle: 10 * time.Second, Transport: 3 * time.Second, Monitors: 60 * time.Second, Changes: 2000}
-	quick = scale{Latency: 20, Bulk: 1, Lists: 5, Programs: 8, Idle: 3 * time.Second, Transport: time.Second, Monitors: 2 * time.Second, Changes: 1000}
+	full = scale{Latency: 60, Bulk: 4, Lists: 20, Programs: 30, Idle: 10 * time.Second, Transport: 3 * time.Second, Monitors: 60 * time.Second, Changes: 2000,
+		Fleet: []int{100, 1000, 5000, 10000}, Beats: 6 * time.Second}
+	quick = scale{Latency: 20, Bulk: 1, Lists: 5, Programs: 8, Idle: 3 * time.Second, Transport: time.Second, Monitors: 2 * time.Second, Changes: 1000,
+		Fleet: []int{100, 1000}, Beats: 3 * time.Second}
 )
 
 // limit ends a run that hangs.
@@ -47,7 +51,10 @@ func main() {
 	if args := os.Getenv(monitorMark); args != "" {
 		exit(runClients(args, os.Stdin, os.Stdout))
 	}
-	only := flag.String("only", "", "answer only the questions of `PART`: transport, jobs, monitors")
+	if os.Getenv(simMark) != "" {
+		exit(runSimulation(os.Stdin, os.Stdout))
+	}
+	only := flag.String("only", "", "answer only the questions of `PART`: transport, jobs, monitors, fleet")
 	glance := flag.Bool("quick", false, "fewer repetitions, for a glance")
 	file := flag.String("json", "", "write all figures to `FILE`")
 	env := flag.String("env", "", "run the daemons with `NAME=VALUE` in their environment, to see what it changes")
@@ -85,6 +92,7 @@ func bench(ctx context.Context, s scale, r *report, env, only string) error {
 		{"transport", func() error { return transport(ctx, s, r) }},
 		{"jobs", func() error { return errors.Join(onFleet(ctx, s, r, true, env), onFleet(ctx, s, r, false, env)) }},
 		{"monitors", func() error { return monitors(ctx, s, r) }},
+		{"fleet", func() error { return fleetOf(ctx, s, r) }},
 	}
 	known := only == ""
 	for _, p := range parts {
