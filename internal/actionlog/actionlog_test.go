@@ -163,8 +163,11 @@ func TestManyCallersAreBounded(t *testing.T) {
 		for i := range uint32(10 * MaxCallers) {
 			s.Write(refusal(i))
 		}
-		if got := s.take(t); len(s.callers) > MaxCallers+1 || len(got) > MaxCallers+Burst {
-			t.Errorf("%d callers, %d lines", len(s.callers), len(got))
+		s.mu.Lock()
+		callers := len(s.callers)
+		s.mu.Unlock()
+		if got := s.take(t); callers > MaxCallers+1 || len(got) > MaxCallers+Burst {
+			t.Errorf("%d callers, %d lines", callers, len(got))
 		}
 		time.Sleep(Window)
 		synctest.Wait()

@@ -58,8 +58,9 @@ type connection struct {
 	addresses []string
 	at        int // the address that is tried or used
 	backoff   backoff.Backoff
-	failures  int // tries in a row that failed
-	try       int // counts tries, so that the outcome of an abandoned one is told apart
+	failures  int       // tries in a row that failed
+	began     time.Time // of the first of the tries since the last delay
+	try       int       // counts tries, so that the outcome of an abandoned one is told apart
 	cancel    func()
 	delay     *loop.Timer
 
@@ -104,7 +105,7 @@ func (a *Agent) systemdUp(facts map[string]wire.Value) {
 		a.facts = make(map[string]wire.Value)
 	}
 	if first {
-		a.dial("systemd was reached")
+		a.dialAnew("systemd was reached")
 		return
 	}
 	a.log.Info("connection to systemd is back")
@@ -132,6 +133,12 @@ func (a *Agent) again(err error, what func()) {
 
 // same reports whether both the session and the connection to systemd are still those.
 func (a *Agent) same(session Session, up int) bool { return a.current(session) == nil && a.ups == up }
+
+// dialAnew begins a round of tries, over all addresses.
+func (a *Agent) dialAnew(why string) {
+	a.conn.began = time.Now()
+	a.dial(why)
+}
 
 // dial tries the present address.
 func (a *Agent) dial(why string) {
@@ -239,7 +246,12 @@ func (a *Agent) wait(atMost bool, why string) {
 		step = math.MaxInt
 	}
 	c.failures++
-	c.delay = a.loop.After(c.backoff.Delay(step, a.random()), func() { a.dial("the delay is over") })
+	// On a network that loses everything a try takes its whole time limit. A node is not to be
+	// away for that and the longest delay after it is healed, so the one makes the other shorter,
+	// but not so much that a fleet would come back in step.
+	b := c.backoff
+	b.Max = max(b.Min, b.Max-min(time.Since(c.began), b.Max/2))
+	c.delay = a.loop.After(b.Delay(step, a.random()), func() { a.dialAnew("the delay is over") })
 }
 
 func (a *Agent) closed(session Session, err error) {
@@ -261,6 +273,7 @@ func (a *Agent) lost(err error) {
 	a.log.Warn("connection to the manager lost", keyAddress, a.conn.presentAddress(), keyErr, err)
 	a.hangUp(err.Error())
 	a.conn.at = 0
+	a.conn.began = time.Now() // this is no try that failed: the whole delay counts
 	a.wait(false, err.Error())
 	a.events.StatusChanged(a.info())
 }
@@ -304,7 +317,7 @@ func (a *Agent) redial(why string) {
 	if a.conn.state.Is == sessionIdle {
 		return // dialling begins once systemd was reached
 	}
-	a.dial(why)
+	a.dialAnew(why)
 	if wasOnline {
 		a.events.StatusChanged(a.info())
 	}
