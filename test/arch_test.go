@@ -41,7 +41,7 @@ var cores = []string{"internal/manager", "internal/agent", "internal/workload"}
 
 var adapters = []string{
 	"internal/pki", "internal/agentlink", "internal/managerlink", "internal/systemd",
-	"internal/managerbus", "internal/agentbus", "internal/authz", "internal/sdnotify", "internal/nodefiles", "internal/nodeunits", "internal/workloadstore",
+	"internal/managerbus", "internal/agentbus", "internal/authz", "internal/sdnotify", "internal/nodefiles", "internal/nodeunits", "internal/workloadstore", "internal/journal",
 }
 
 var testSupport = []string{"internal/systemdtest", "internal/clustertest", "internal/lab", "internal/machine/machinetest", "internal/pki/pkitest", "internal/bustest"}

@@ -13,6 +13,10 @@ func (a *Agent) call(s Session, name string, args wire.Raw, reply func(wire.Raw,
 		a.callWorkloads(s, m, args, reply)
 		return
 	}
+	if m, ok := wire.LogMethodByName(name); ok {
+		a.callLogs(s, m, args, reply)
+		return
+	}
 	if err := a.mayCall(s, name, args); err != nil {
 		reply(wire.Raw{}, err)
 		return

@@ -159,6 +159,8 @@ type Config struct {
 	Policy policy.Policy
 	// Workloads is what the node holds of workloads; nil: it takes none.
 	Workloads Workloads
+	// Logs is the node's journal; nil: it is not read.
+	Logs Logs
 	// ProxyStartTimeout is how long a proxy waits for a node that is not there.
 	ProxyStartTimeout time.Duration
 	// OnNodeLoss is what becomes of proxies whose node is lost, and ParseNodeLoss reads what

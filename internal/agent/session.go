@@ -307,6 +307,9 @@ func (a *Agent) hangUp(reason string) {
 	if a.cfg.Workloads != nil {
 		a.cfg.Workloads.SessionEnded()
 	}
+	if a.cfg.Logs != nil {
+		a.cfg.Logs.SessionEnded()
+	}
 }
 
 // redial leaves the present manager, if any, for the first of the addresses.

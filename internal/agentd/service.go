@@ -16,6 +16,7 @@ import (
 	"example.org/ctrl/internal/config"
 	"example.org/ctrl/internal/daemon"
 	"example.org/ctrl/internal/delivery"
+	"example.org/ctrl/internal/journal"
 	"example.org/ctrl/internal/logging"
 	"example.org/ctrl/internal/managerlink"
 	"example.org/ctrl/internal/peer"
@@ -38,6 +39,7 @@ type service struct {
 	node    atomic.Pointer[string] // the name in effect, for whoever is not Reload
 
 	workloads *delivery.Delivery // nil: it takes none
+	journal   *journal.Journal
 
 	running, onBus, onSystemd, status *daemon.Component
 	delivering                        *daemon.Component // nil as workloads
@@ -62,6 +64,7 @@ func start(ctx context.Context, c *config.Agent, e *daemon.Env) (*service, error
 	events := &events{Bus: bus, changed: daemon.NewLatch(), online: s.renewIfDue}
 	local := systemd.New(systemd.Options{User: e.Options.User}, s.log)
 	s.workloads = s.newWorkloads(e.Options.User, local)
+	s.journal = s.newJournal(e.Options.User)
 	s.dialer = managerlink.New(s.linkSettings(), s.log)
 	s.core = agent.New(s.coreConfig(), local, s.dialer, events, s.log)
 	s.dialer.Bind(s.core)
@@ -107,7 +110,7 @@ func (s *service) coreConfig() agent.Config {
 	c := s.cfg
 	s.node.Store(&c.NodeName)
 	return agent.Config{
-		Actions: s.actions, Policy: s.policy(), Workloads: s.holder(),
+		Actions: s.actions, Policy: s.policy(), Workloads: s.holder(), Logs: s.journal,
 		Node: c.NodeName, Addresses: c.Addresses(),
 		HeartbeatInterval: c.HeartbeatInterval, HeartbeatThreshold: c.ManagerHeartbeatThreshold,
 		CallTimeout: c.CallTimeout, ReconnectMin: c.ReconnectMin, ReconnectMax: c.ReconnectMax,
@@ -194,6 +197,7 @@ func (s *service) Stop(ctx context.Context) {
 	if s.delivering != nil {
 		s.delivering.End(ctx)
 	}
+	s.journal.Close(ctx)
 	s.onSystemd.End(ctx)
 	s.onBus.End(ctx)
 	s.actions.Close()

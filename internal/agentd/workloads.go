@@ -49,10 +49,11 @@ func judge(rules policy.Policy) func(bundle.Bundle) error {
 
 // features are the words by which the manager knows what this agent can do.
 func (s *service) features() []string {
-	if s.workloads == nil {
-		return []string{}
+	words := []string{wire.FeatureLogs}
+	if s.workloads != nil {
+		words = append(words, wire.FeatureWorkloads)
 	}
-	return []string{wire.FeatureWorkloads}
+	return words
 }
 
 // fromSystemd passes what systemd says on to the core, and to whoever awaits jobs of

@@ -70,6 +70,10 @@ func (l *link) call(m *peer.Message) {
 		l.passOn(m, w.Name, w.In)
 		return
 	}
+	if j, ok := wire.LogMethodByName(m.Member); ok {
+		l.passOn(m, j.Name, j.In)
+		return
+	}
 	method, ok := wire.NodeMethodByName(m.Member)
 	switch {
 	case !ok:
