@@ -25,6 +25,7 @@ type simulated struct {
 
 func startSimulated(ctx context.Context, program string, secure *simTLS, count int) (*simulated, error) {
 	f := &simulated{program: program, secure: secure, count: count}
+	f.quiet = true // of agents that are dropped while they connect
 	err := f.startBus(ctx)
 	if err == nil {
 		err = f.boot(ctx)
@@ -117,11 +118,12 @@ func since(start int64, moments []int64) (s sample) {
 // listener is a client with a monitor of everything.
 type listener struct {
 	conn   *peer.Conn
+	first  chan struct{} // one for each state that was there before
 	delays chan int64
 }
 
 func (f *simulated) listen(ctx context.Context) (l *listener, took time.Duration, err error) {
-	l = &listener{delays: make(chan int64, 1<<20)}
+	l = &listener{first: make(chan struct{}, f.count), delays: make(chan int64, 1<<20)}
 	l.conn, err = peer.DialBus(ctx, f.address, peer.Options{Handler: func(_ *peer.Conn, m *peer.Message) { l.hear(m) }})
 	if err != nil {
 		return nil, 0, err
@@ -137,6 +139,13 @@ func (f *simulated) listen(ctx context.Context) (l *listener, took time.Duration
 			Destination: wire.BusName, Path: monitor, Interface: wire.MonitorInterface, Member: "Subscribe", Body: peer.MustEncode("*", "*"),
 		})
 	}
+	for heard := 0; err == nil && heard < f.count; heard++ {
+		select {
+		case <-l.first:
+		case <-time.After(taskLimit):
+			err = fmt.Errorf("the state of %d of %d nodes was told", heard, f.count)
+		}
+	}
 	if err != nil {
 		l.conn.Close(err)
 	}
@@ -149,7 +158,14 @@ func (l *listener) hear(m *peer.Message) {
 	}
 	var node, unit, active, sub, reason string
 	var when int64
-	if peer.Decode(m.Body, &node, &unit, &active, &sub, &reason) != nil || reason != "real" {
+	if peer.Decode(m.Body, &node, &unit, &active, &sub, &reason) != nil {
+		return
+	}
+	if reason != "real" {
+		select {
+		case l.first <- struct{}{}:
+		default: // a node that came back
+		}
 		return
 	}
 	if _, err := fmt.Sscan(sub, &when); err == nil {

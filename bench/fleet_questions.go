@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 )
 
@@ -99,6 +100,9 @@ func (f *simulated) hold(ctx context.Context, s scale) (figures []float64, lost 
 	nodes := float64(f.count)
 	rss := float64(after.all[0].RSS)
 	quiet := after.share(before, 0)
+	if profiles != "" {
+		f.manager.Process.Signal(syscall.SIGUSR1)
+	}
 	var got simAnswer
 	began, ended, err := f.during(func() (err error) {
 		got, err = f.agents.do(simTask{What: "flap", Percent: flapShare, For: s.Beats})

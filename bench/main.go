@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -58,10 +60,19 @@ func main() {
 	glance := flag.Bool("quick", false, "fewer repetitions, for a glance")
 	file := flag.String("json", "", "write all figures to `FILE`")
 	env := flag.String("env", "", "run the daemons with `NAME=VALUE` in their environment, to see what it changes")
+	fleet := flag.String("fleet", "", "sizes of simulated fleets, with commas: `NUMBERS` instead of the usual ones")
+	flag.StringVar(&profiles, "profile", "", "write profiles of the managers of monitors and fleet to `DIR`; read them with go tool pprof")
 	flag.Parse()
 	s := full
 	if *glance {
 		s = quick
+	}
+	if *fleet != "" {
+		sizes, err := parseSizes(*fleet)
+		if err != nil {
+			exit(err)
+		}
+		s.Fleet = sizes
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -73,6 +84,17 @@ func main() {
 		err = errors.Join(err, r.write(*file))
 	}
 	exit(err)
+}
+
+func parseSizes(list string) (sizes []int, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-fleet=%s: write numbers of agents with commas between them", list)
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes, nil
 }
 
 func exit(err error) {

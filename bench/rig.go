@@ -19,6 +19,7 @@ type rig struct {
 	dir          string
 	bus, manager *exec.Cmd
 	address      string // of the bus
+	quiet        bool   // its warnings are not shown
 	port         string // on which the manager awaits agents, once it was started
 }
 
@@ -49,11 +50,31 @@ func (r *rig) startBus(ctx context.Context) (err error) {
 	return err
 }
 
+// profiles is the folder for profiles of managers, "" for none.
+var profiles string
+
+// profile names the files of the next manager.
+func profile(env []string) []string {
+	if profiles == "" {
+		return env
+	}
+	number := 0
+	for ; ; number++ {
+		if _, err := os.Stat(filepath.Join(profiles, fmt.Sprintf("cpu.%d", number))); err != nil {
+			break
+		}
+	}
+	return append(env, fmt.Sprintf("CPU_PROFILE=%s/cpu.%d", profiles, number), fmt.Sprintf("HEAP_PROFILE=%s/heap.%d", profiles, number))
+}
+
 // buildManager makes the program, with the flags of the Makefile, in a folder that the caller
 // removes.
 func buildManager(ctx context.Context, dir string) (string, error) {
-	program := filepath.Join(dir, "ctrl-manager")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/manager")
+	program, source := filepath.Join(dir, "ctrl-manager"), "./cmd/manager"
+	if profiles != "" {
+		source = "./bench/profiled"
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build the manager: %w\n%s", err, out)
@@ -91,7 +112,7 @@ func (r *rig) startManager(ctx context.Context, program, lines string) error {
 		return err
 	}
 	r.manager = exec.CommandContext(ctx, program, "-c", file)
-	r.manager.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS="+r.address)
+	r.manager.Env = profile(append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS="+r.address))
 	logs, err := r.manager.StderrPipe()
 	if err != nil {
 		return err
@@ -99,11 +120,11 @@ func (r *rig) startManager(ctx context.Context, program, lines string) error {
 	if err := r.manager.Start(); err != nil {
 		return err
 	}
-	return awaitLine(logs, "waiting for agents")
+	return awaitLine(logs, "waiting for agents", r.quiet)
 }
 
 // awaitLine reads a log until a line holds text, and reads on.
-func awaitLine(from interface{ Read([]byte) (int, error) }, text string) error {
+func awaitLine(from interface{ Read([]byte) (int, error) }, text string, quiet bool) error {
 	lines := bufio.NewScanner(from)
 	var all strings.Builder
 	for lines.Scan() {
@@ -111,7 +132,7 @@ func awaitLine(from interface{ Read([]byte) (int, error) }, text string) error {
 		if strings.Contains(lines.Text(), text) {
 			go func() {
 				for lines.Scan() {
-					if text := lines.Text(); strings.Contains(text, "ERR") || strings.Contains(text, "WRN") {
+					if text := lines.Text(); strings.Contains(text, "ERR") || !quiet && strings.Contains(text, "WRN") {
 						fmt.Fprintln(os.Stderr, text)
 					}
 				}
@@ -140,7 +161,11 @@ func (r *rig) peak() (int64, error) {
 // kill ends the manager as a crash does.
 func (r *rig) kill() {
 	if r.manager != nil && r.manager.Process != nil {
-		r.manager.Process.Kill()
+		if profiles != "" {
+			r.manager.Process.Signal(os.Interrupt) // profiles are written at an orderly end
+		} else {
+			r.manager.Process.Kill()
+		}
 		r.manager.Wait()
 	}
 }

@@ -100,6 +100,7 @@ func (a *simAgent) open() (*peer.Conn, error) {
 		conn.Close(err)
 		return nil, err
 	}
+	conn.Signal(wire.InternalPath, wire.InternalProxyInterface, wire.MemberProxies, peer.MustEncode([]wire.ProxyRow{}, []string{}))
 	a.sim.mu.Lock()
 	a.conn, a.began, a.failed = conn, time.Now().UnixNano(), nil
 	a.sim.mu.Unlock()

@@ -36,7 +36,7 @@ type ticket struct {
 	gate    *gate
 	address netip.Addr
 	since   time.Time
-	evict   func() // ends the connection; does not block
+	evict   func() // ends the connection; does not block; nil once the ticket was given back
 	place   *list.Element
 }
 
@@ -60,8 +60,9 @@ func (g *gate) wait(ctx context.Context) bool {
 		freed, age := g.freed, time.Since(oldest.since)
 		if age >= grace {
 			g.remove(oldest)
+			evict := oldest.evict
 			g.mu.Unlock()
-			oldest.evict()
+			evict()
 			continue
 		}
 		g.mu.Unlock()
@@ -83,19 +84,21 @@ func (g *gate) wait(ctx context.Context) bool {
 func (g *gate) enter(address netip.Addr, evict func()) *ticket {
 	t := &ticket{gate: g, address: address, since: time.Now(), evict: evict}
 	g.mu.Lock()
-	var oldest *ticket
+	var makeRoom func()
 	if g.perAddress > 0 && g.byAddress[address] >= g.perAddress {
-		if oldest = g.oldestOf(address); time.Since(oldest.since) < grace {
+		oldest := g.oldestOf(address)
+		if time.Since(oldest.since) < grace {
 			g.mu.Unlock()
 			return nil
 		}
 		g.remove(oldest)
+		makeRoom = oldest.evict
 	}
 	t.place = g.pending.PushBack(t)
 	g.byAddress[address]++
 	g.mu.Unlock()
-	if oldest != nil {
-		oldest.evict()
+	if makeRoom != nil {
+		makeRoom()
 	}
 	return t
 }
@@ -114,6 +117,7 @@ func (t *ticket) leave() {
 	t.gate.mu.Lock()
 	defer t.gate.mu.Unlock()
 	t.gate.remove(t)
+	t.evict = nil // the link lives on and must not keep what it waited with
 }
 
 func (g *gate) remove(t *ticket) {

@@ -120,10 +120,11 @@ func loopback(address string) bool {
 // finish checks what needs more than one key, and makes the fleet.
 func (c *Manager) finish() []error {
 	var faults []error
-	c.fleet()
+	origins := c.settings.origins(managerSection, "AllowedNodeNames")
+	c.fleet(origins)
 	for _, n := range c.sections {
 		place := nodeSection + " " + n.Name
-		listed := c.settings.entry(managerSection, "AllowedNodeNames", n.Name)
+		listed := origins[n.Name]
 		if allowed := c.settings.last(place, "Allowed"); allowed != nil && !n.Allowed && listed != nil {
 			faults = append(faults, fmt.Errorf("%s: Allowed=no does not take %s out of the fleet, since AllowedNodeNames= names it (%s); remove it there",
 				allowed.origin, n.Name, listed.origin))
@@ -136,7 +137,7 @@ func (c *Manager) finish() []error {
 }
 
 // fleet lists the nodes in the order of parity.md.
-func (c *Manager) fleet() {
+func (c *Manager) fleet(listed map[string]*entry) {
 	sections := make(map[string]*Node)
 	for _, n := range c.sections {
 		sections[n.Name] = n
@@ -155,7 +156,7 @@ func (c *Manager) fleet() {
 		c.Nodes = append(c.Nodes, n)
 	}
 	for _, name := range c.AllowedNodeNames {
-		add(name, c.settings.entry(managerSection, "AllowedNodeNames", name).origin.String())
+		add(name, listed[name].origin.String())
 	}
 	for _, n := range sortedByName(c.sections) {
 		if n.Allowed {

@@ -83,15 +83,18 @@ func (s *settings) last(section, name string) *entry {
 	return &list[len(list)-1]
 }
 
-// entry finds the line of a list that holds a word.
-func (s *settings) entry(section, name, word string) *entry {
+// origins finds for each word of a list the first line that holds it.
+func (s *settings) origins(section, name string) map[string]*entry {
+	first := make(map[string]*entry)
 	list := s.entries[place(section, name)]
 	for i := range list {
-		if slices.Contains(splitList(list[i].text, find(section, name).separator()), word) {
-			return &list[i]
+		for _, word := range splitList(list[i].text, find(section, name).separator()) {
+			if first[word] == nil {
+				first[word] = &list[i]
+			}
 		}
 	}
-	return nil
+	return first
 }
 
 // say names a key with its value and where that comes from, for errors about several keys.

@@ -37,6 +37,7 @@ type Manager struct {
 
 	deps dependencies
 
+	tally   tally
 	status  string
 	metered bool
 	over    bool
@@ -214,6 +215,11 @@ func (m *Manager) Job(id uint32, reply func(JobInfo, error)) {
 // Nodes lists all nodes, in the order of the configuration; none after the core has ended.
 func (m *Manager) Nodes(reply func([]NodeInfo)) {
 	m.post(func() { reply(infos(m.nodes)) }, func(error) { reply(nil) })
+}
+
+// Online counts the nodes that are online, and all; none after the core has ended.
+func (m *Manager) Online(reply func(online, all int)) {
+	m.post(func() { reply(m.tally.online, len(m.nodes)) }, func(error) { reply(0, 0) })
 }
 
 // Snapshot gives all of one moment; an empty one, with the status down, after the core has

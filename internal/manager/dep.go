@@ -76,12 +76,13 @@ type needed struct {
 
 // dependencies is all that the manager knows of them.
 type dependencies struct {
-	needed map[place]*needed
-	jobs   map[uint32]func(result string) // what follows the end of our jobs, by id
+	needed  map[place]*needed
+	jobs    map[uint32]func(result string) // what follows the end of our jobs, by id
+	holders map[*node]bool                 // nodes with active dep units: few of a large fleet
 }
 
 func newDependencies() dependencies {
-	return dependencies{needed: make(map[place]*needed), jobs: make(map[uint32]func(string))}
+	return dependencies{needed: make(map[place]*needed), jobs: make(map[uint32]func(string)), holders: make(map[*node]bool)}
 }
 
 // nodeDeps is what one node has to do with dependencies.
@@ -136,13 +137,27 @@ func (m *Manager) DepState(s Session, unitName string, active bool) {
 		if !unit.Valid(unitName) {
 			return
 		}
-		if active && len(n.deps.deps) < MaxUnitsPerNode {
-			n.deps.deps[unitName] = true
-		} else {
-			delete(n.deps.deps, unitName)
-		}
+		m.holdDep(n, unitName, active && len(n.deps.deps) < MaxUnitsPerNode)
 		m.drive(place{n.name, unitName})
 	})
+}
+
+// holdDep notes that the dep unit of a target is active on its node, or is not any more.
+func (m *Manager) holdDep(n *node, target string, active bool) {
+	if active {
+		n.deps.deps[target] = true
+		m.deps.holders[n] = true
+		return
+	}
+	delete(n.deps.deps, target)
+	if len(n.deps.deps) == 0 {
+		delete(m.deps.holders, n)
+	}
+}
+
+func (m *Manager) forgetDeps(n *node) {
+	clear(n.deps.deps)
+	delete(m.deps.holders, n)
 }
 
 // reportPost hands a session's report to the core, unless the session has ended.

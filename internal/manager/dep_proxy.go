@@ -12,10 +12,10 @@ import (
 // name any more is let go.
 func (m *Manager) allReported(n *node, all []ProxyReport, deps []string) {
 	n.deps.reported, n.deps.told, n.deps.released = true, true, false
-	clear(n.deps.deps)
+	m.forgetDeps(n)
 	for _, name := range deps[:min(len(deps), MaxUnitsPerNode)] {
 		if unit.Valid(name) {
-			n.deps.deps[name] = true
+			m.holdDep(n, name, true)
 		}
 	}
 	named := make(map[string]bool, len(all))

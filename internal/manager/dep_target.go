@@ -315,7 +315,7 @@ func (m *Manager) letDepGo(n *node, at place, t *needed) {
 		return
 	}
 	m.depJob(at.node, dep, wire.Stop, func(string, error) { m.drive(at) })
-	delete(n.deps.deps, at.unit) // until its node says otherwise
+	m.holdDep(n, at.unit, false) // until its node says otherwise
 }
 
 // certain reports whether no node can need a place of which none says so: each that may has
@@ -332,7 +332,7 @@ func (m *Manager) certain(at place) bool {
 // driveAll looks at everything that is needed, or was.
 func (m *Manager) driveAll() {
 	places := slices.Collect(maps.Keys(m.deps.needed))
-	for _, n := range m.nodes {
+	for n := range m.deps.holders {
 		for target := range n.deps.deps {
 			places = append(places, place{n.name, target})
 		}
@@ -371,13 +371,13 @@ func (m *Manager) depsOnline(n *node) {
 	n.deps.loss.Stop()
 	n.deps.release.Stop()
 	n.deps.loss, n.deps.release, n.deps.lost = nil, nil, false
-	clear(n.deps.deps)
+	m.forgetDeps(n)
 }
 
 // depsOffline is the end of a session. Nothing that the node needs is let go.
 func (m *Manager) depsOffline(n *node) {
 	n.deps.told = false
-	clear(n.deps.deps)
+	m.forgetDeps(n)
 	for at, t := range m.deps.needed {
 		if at.node == n.name {
 			t.state, t.leaving, t.undecided = "", false, false

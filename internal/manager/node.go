@@ -132,34 +132,61 @@ func (m *Manager) setFleet(configured []NodeConfig) (added, gone []*node) {
 			gone = append(gone, n)
 		}
 	}
+	m.tally = tallyOf(m.nodes)
 	slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	return added, gone
 }
 
-// fleetStatus is the status word of a fleet: "down" while no node is online, "up" while all
-// nodes are that are not optional, else "degraded". An empty fleet is "down".
-func fleetStatus(nodes []*node) string {
-	online, missing := false, false
+// tally counts the nodes of the fleet, so that a node that comes or goes costs the same in
+// any fleet.
+type tally struct {
+	online  int
+	missing int // that are offline and not optional
+}
+
+func tallyOf(nodes []*node) (t tally) {
 	for _, n := range nodes {
-		switch {
-		case n.online():
-			online = true
-		case !n.optional:
-			missing = true
-		}
+		t.add(n, 1)
 	}
+	return t
+}
+
+// add counts a node as it is now, or with -1 takes it out as it is now.
+func (t *tally) add(n *node, by int) {
 	switch {
-	case !online:
+	case n.online():
+		t.online += by
+	case !n.optional:
+		t.missing += by
+	}
+}
+
+// status is the word for a fleet: "down" while no node is online, "up" while all nodes are
+// that are not optional, else "degraded". An empty fleet is "down".
+func (t tally) status() string {
+	switch {
+	case t.online == 0:
 		return wire.StatusDown
-	case missing:
+	case t.missing > 0:
 		return wire.StatusDegraded
 	}
 	return wire.StatusUp
 }
 
+// setSession makes a node online or offline.
+func (m *Manager) setSession(n *node, s *session) {
+	if m.byName[n.name] != n { // it has left the fleet
+		n.session = s
+		return
+	}
+	m.tally.add(n, -1)
+	n.session = s
+	m.tally.add(n, 1)
+}
+
 // updateStatus tells the status word if it is another one than before.
 func (m *Manager) updateStatus() {
-	if now := fleetStatus(m.nodes); now != m.status {
+	if now := m.tally.status(); now != m.status {
 		m.status = now
 		m.events.StatusChanged(now)
 	}

@@ -130,7 +130,8 @@ func (m *Manager) openSession(n *node, r Registration) *session {
 	}
 	now := time.Now()
 	s.pulse = m.newPulse(s.id, now)
-	n.session, n.facts, n.reason, n.lastSeen = s, maps.Clone(r.Facts), "", now
+	m.setSession(n, s)
+	n.facts, n.reason, n.lastSeen = maps.Clone(r.Facts), "", now
 	m.sessions[s.id] = s
 	n.state.Transition(&nodeMachine, nodeOnline, m.log, "registered",
 		slog.String(keyNode, n.name), slog.Uint64(keySession, uint64(s.id)))
@@ -163,7 +164,8 @@ func (m *Manager) detach(s *session, reason string, closeLink bool) {
 	n := s.node
 	s.over = true
 	delete(m.sessions, s.id)
-	n.lastSeen, n.reason, n.session = s.lastReceived(), cleanReason(reason), nil
+	n.lastSeen, n.reason = s.lastReceived(), cleanReason(reason)
+	m.setSession(n, nil)
 	n.state.Transition(&nodeMachine, nodeOffline, m.log, n.reason,
 		slog.String(keyNode, n.name), slog.Uint64(keySession, uint64(s.id)))
 	m.log.Info("node is offline", keyNode, n.name, keySession, s.id, keyReason, n.reason)

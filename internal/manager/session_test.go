@@ -180,7 +180,7 @@ func TestFleetStatus(t *testing.T) {
 		"": "down", "n": "down", "N": "up", "nn": "down", "Nn": "degraded", "NN": "up",
 		"No": "up", "NO": "up", "nO": "degraded", "no": "down", "o": "down", "O": "up", "Oo": "up", "NnO": "degraded",
 	} {
-		if got := fleetStatus(nodes(states)); got != want {
+		if got := tallyOf(nodes(states)).status(); got != want {
 			t.Errorf("fleet %q is %s, want %s", states, got, want)
 		}
 	}

@@ -22,7 +22,6 @@ import (
 	"example.org/ctrl/internal/pki"
 	"example.org/ctrl/internal/pki/authority"
 	"example.org/ctrl/internal/version"
-	"example.org/ctrl/internal/wire"
 	"example.org/ctrl/internal/workload"
 	"example.org/ctrl/internal/workloadstore"
 )
@@ -262,15 +261,7 @@ func (e *events) FleetChanged(added, removed []manager.NodeInfo) {
 func (s *service) keepStatus(ctx context.Context, changed <-chan struct{}) {
 	for {
 		answer := make(chan string, 1)
-		s.core.Nodes(func(nodes []manager.NodeInfo) {
-			online := 0
-			for _, n := range nodes {
-				if n.Status == wire.NodeOnline {
-					online++
-				}
-			}
-			answer <- fmt.Sprintf("%d of %d nodes online", online, len(nodes))
-		})
+		s.core.Online(func(online, all int) { answer <- fmt.Sprintf("%d of %d nodes online", online, all) })
 		select {
 		case text := <-answer:
 			s.env.Status(text)

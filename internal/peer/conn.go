@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -91,7 +90,7 @@ type Conn struct {
 	born     time.Time
 	received atomic.Int64 // since born
 	busy     atomic.Bool  // the handler runs
-	br       *bufio.Reader
+	br       inbound
 	names    *interner
 	msg      Message // the one being delivered
 	warned   bool    // of a message that was left out
@@ -134,7 +133,7 @@ func Client(ctx context.Context, nc net.Conn, opt Options) (*Conn, error) {
 }
 
 func start(ctx context.Context, nc net.Conn, opt Options, server, bus bool,
-	handshake func(*bufio.Reader, io.Writer) error) (*Conn, error) {
+	handshake func(lines, io.Writer) error) (*Conn, error) {
 	opt.fill(bus)
 	c := &Conn{
 		nc: nc, opt: opt, server: server, bus: bus,
@@ -144,7 +143,7 @@ func start(ctx context.Context, nc net.Conn, opt Options, server, bus bool,
 	}
 	c.changed.L = &c.mu
 	c.write = c.writeAll
-	c.br = bufio.NewReaderSize((*source)(c), readBuffer)
+	c.br.init((*source)(c))
 	if err := c.handshake(ctx, handshake); err != nil {
 		closeSocket(nc)
 		return nil, err
@@ -153,14 +152,14 @@ func start(ctx context.Context, nc net.Conn, opt Options, server, bus bool,
 	return c, nil
 }
 
-func (c *Conn) handshake(ctx context.Context, half func(*bufio.Reader, io.Writer) error) error {
+func (c *Conn) handshake(ctx context.Context, half func(lines, io.Writer) error) error {
 	deadline := time.Now().Add(c.opt.HandshakeTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	c.nc.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { c.nc.SetDeadline(time.Unix(1, 0)) })
-	err := half(c.br, c.nc)
+	err := half(&c.br, c.nc)
 	switch inTime := stop(); {
 	case err == nil && inTime:
 		return c.nc.SetDeadline(time.Time{})

@@ -106,14 +106,18 @@ type internSlot struct {
 // allocated once. Its size is fixed: what a peer sends can only displace, not grow. Within
 // a set, strings that come often move to the front and those that came once fall out.
 type interner struct {
-	sets [internSets][internWays]internSlot
+	sets [internSets]*[internWays]internSlot // made where they are needed: a session has few names
 }
 
 var internSeed = maphash.MakeSeed()
 
 // get checks b as kind says and makes a string of it; ok is false where b is not valid.
 func (t *interner) get(kind uint8, b []byte) (s string, ok bool) {
-	set := &t.sets[maphash.Bytes(internSeed, b)%internSets]
+	at := &t.sets[maphash.Bytes(internSeed, b)%internSets]
+	if *at == nil {
+		*at = new([internWays]internSlot)
+	}
+	set := *at
 	for i := range set {
 		if set[i].s != string(b) || set[i].kind != kind {
 			continue

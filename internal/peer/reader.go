@@ -16,7 +16,7 @@ import (
 // connection holds none.
 type buffer struct{ b []byte }
 
-var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 4<<10)} }}
+var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 512)} }}
 
 const maxPooled = 1 << 20
 
@@ -32,6 +32,7 @@ func putBuffer(b *buffer) {
 // readMessages reads and dispatches until the connection ends, and says why it did.
 func (c *Conn) readMessages() error {
 	c.names = new(interner)
+	defer c.br.release()
 	for {
 		b, err := c.br.Peek(fixedHeader)
 		if err != nil {
@@ -101,7 +102,7 @@ func (c *Conn) readLarge(f *frame) error {
 			copy(grown, buf.b)
 			buf.b = grown
 		}
-		n, err := io.ReadFull(c.br, buf.b[have:min(total, cap(buf.b))])
+		n, err := io.ReadFull(&c.br, buf.b[have:min(total, cap(buf.b))])
 		buf.b = buf.b[:have+n]
 		if err != nil {
 			return c.readError(err, true)

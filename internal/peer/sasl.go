@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
@@ -24,8 +23,16 @@ var serverGUID = sync.OnceValue(func() string {
 	return hex.EncodeToString(id[:])
 })
 
+// lines is where the handshake reads, and nothing beyond it.
+type lines interface {
+	Peek(n int) ([]byte, error)
+	Buffered() int
+	Discard(n int) (int, error)
+	ReadByte() (byte, error)
+}
+
 // readLine reads one line without its "\r\n".
-func readLine(br *bufio.Reader) ([]byte, error) {
+func readLine(br lines) ([]byte, error) {
 	for n := 1; ; {
 		if _, err := br.Peek(n); err != nil {
 			return nil, err
@@ -49,7 +56,7 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 // saslServer is the server's half of the handshake (D-Bus specification, "Authentication
 // Protocol"). Any identity is accepted, since it is only a claim.
 type saslServer struct {
-	br      *bufio.Reader
+	br      lines
 	w       io.Writer
 	out     []byte
 	state   func(*saslServer, string, string) error
@@ -57,7 +64,7 @@ type saslServer struct {
 	done    bool
 }
 
-func acceptSASL(br *bufio.Reader, w io.Writer) error {
+func acceptSASL(br lines, w io.Writer) error {
 	zero, err := br.ReadByte()
 	if err != nil {
 		return err
@@ -89,7 +96,7 @@ func acceptSASL(br *bufio.Reader, w io.Writer) error {
 	return fmt.Errorf("no BEGIN within %d lines", saslLines)
 }
 
-func lineWaiting(br *bufio.Reader) bool {
+func lineWaiting(br lines) bool {
 	b, _ := br.Peek(br.Buffered())
 	return bytes.IndexByte(b, '\n') >= 0
 }
@@ -186,7 +193,7 @@ func cutSpace(s string) (head, tail string, found bool) {
 // offerSASL is the client's half. It returns when the server has accepted and not before:
 // an sd-bus server that finds BEGIN and a message in one read leaves the message lying
 // until more bytes come.
-func offerSASL(br *bufio.Reader, w io.Writer) error {
+func offerSASL(br lines, w io.Writer) error {
 	if _, err := io.WriteString(w, "\x00AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n"); err != nil {
 		return err
 	}
