@@ -138,6 +138,7 @@ func (a *Agent) jobAnswered(j *job, id uint32, err error) {
 	if running {
 		a.reportRunning(j)
 	}
+	a.ownJobTaken(id)
 }
 
 func (a *Agent) reportRunning(j *job) {

@@ -121,6 +121,11 @@ func (a *Agent) confirmEnd(t *target) {
 // classify finds out what a new job does to a target. A stop of its dep unit goes before its
 // own, so there is time to ask.
 func (a *Agent) classify(t *target, job uint32) {
+	// A job of our own is over before systemd can be asked, if the unit ends at once.
+	if verb, ours := a.ownVerb(job); ours {
+		a.targetLeaves(t, verb)
+		return
+	}
 	a.systemd.JobType(job, a.cfg.CallTimeout, func(kind string, err error) {
 		a.later(func() {
 			if a.deps.targets[t.name] != t || t.job != job {
@@ -136,6 +141,29 @@ func (a *Agent) classify(t *target, job uint32) {
 			}
 		})
 	})
+}
+
+// ownVerb is what a job does to its unit, if it is one of the manager's that stops or restarts.
+func (a *Agent) ownVerb(systemdJob uint32) (wire.Verb, bool) {
+	shared := a.jobs.bySystemd[systemdJob]
+	if shared == nil {
+		return 0, false
+	}
+	for _, j := range shared.jobs {
+		if j.req.Verb == wire.Stop || j.req.Verb == wire.Restart {
+			return j.req.Verb, true
+		}
+	}
+	return 0, false
+}
+
+// ownJobTaken tells the targets of a job whose id was not known when its signal came.
+func (a *Agent) ownJobTaken(systemdJob uint32) {
+	for _, t := range a.deps.targets {
+		if t.job == systemdJob && !t.leaves {
+			a.classify(t, systemdJob)
+		}
+	}
 }
 
 func (a *Agent) targetLeaves(t *target, verb wire.Verb) {
