@@ -40,7 +40,7 @@ var differences = []difference{
 	{verbs: startVerbs, kinds: "dies", systemctl: "0", ctl: []int{0, 1}, why: "a service that dies at once has failed, if it has done so by the time ctl looks; systemctl does not look"},
 	{verbs: startVerbs, kinds: "restarting", systemctl: "0", ctl: []int{0, 1}, why: "likewise a service that waits for its automatic restart"},
 	{verbs: "freeze thaw", kinds: "gone", ctl: []int{1}, why: "systemd freezes no unit without a file, and says so; systemctl asks first whether there is one"},
-	{says: "not loaded|not found|does not exist|No such file or directory|No files found", systemctl: "1 5", ctl: []int{4}, why: "what does not exist is 4 with every verb"},
+	{says: `not loaded|not found|does not exist\.|No such file or directory|No files found`, systemctl: "1 5", ctl: []int{4}, why: "what does not exist is 4 with every verb"},
 	{says: "may be requested by dependency only", systemctl: "4", ctl: []int{5}, why: "what is not allowed is 5, since 4 is what does not exist"},
 	{kinds: "jobtimeout", systemctl: "1", ctl: []int{7}, why: "what has timed out is 7"},
 	{says: "is not applicable for unit", systemctl: "3", ctl: []int{1}, why: "3 is not active, and nothing else"},

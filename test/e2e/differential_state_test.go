@@ -95,9 +95,13 @@ func errorName(err error) string {
 // settle waits until units are the same on both nodes and returns where they are not, at
 // the deadline.
 func settle(ctx context.Context, ours, theirs *pid1, names []string, files bool) (a, b map[string]unitNow, err error) {
+	wake := make(chan *dbus.Signal, 1<<16) // its own: several wait at a time
+	for _, p := range []*pid1{ours, theirs} {
+		p.bus.Signal(wake)
+		defer p.bus.RemoveSignal(wake)
+	}
 	for {
-		drain(ours.wake)
-		drain(theirs.wake)
+		drain(wake)
 		for _, whole := range []bool{false, true} {
 			if a, err = ours.units(names, whole, files); err != nil {
 				return a, b, err
@@ -113,8 +117,7 @@ func settle(ctx context.Context, ours, theirs *pid1, names []string, files bool)
 			}
 		}
 		select {
-		case <-ours.wake:
-		case <-theirs.wake:
+		case <-wake:
 		case <-ctx.Done():
 			return a, b, nil
 		}

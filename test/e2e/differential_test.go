@@ -95,6 +95,7 @@ func TestDifferentialVerbs(t *testing.T) {
 	t.Logf("%d units were brought into their states in %v", len(all), time.Since(began))
 	for _, v := range verbs {
 		t.Run(v.word, func(t *testing.T) {
+			t.Parallel() // each verb has units of its own
 			copies := copiesFor(v.word, v.jobs, v.files)
 			a, b := make([]lab.Result, len(copies)), make([]lab.Result, len(copies))
 			eachOf(copies, func(i int, c copyOf) {
