@@ -15,6 +15,8 @@ type target struct {
 	job     uint32
 	leaving wire.Verb // wire.Stop or wire.Restart: what its job does to it
 	leaves  bool
+	// commanded: a job that nobody was told of in time has taken it down.
+	commanded bool
 }
 
 func (a *Agent) setTargets(names []string) {
@@ -128,10 +130,17 @@ func (a *Agent) classify(t *target, job uint32) {
 	}
 	a.systemd.JobType(job, a.cfg.CallTimeout, func(kind string, err error) {
 		a.later(func() {
-			if a.deps.targets[t.name] != t || t.job != job {
+			if a.deps.targets[t.name] != t {
 				return
 			}
 			switch {
+			case t.job != job:
+				// The job is over before its kind is known: only a stop or a restart leaves a unit
+				// going down, or down. Without a dep unit nothing has held it up.
+				t.commanded = kind == "stop" || kind == "restart" || err != nil && t.state != wire.TargetActive
+				if t.job == 0 {
+					a.releaseHold(t.name)
+				}
 			case err == nil && kind == "stop":
 				a.targetLeaves(t, wire.Stop)
 			case err == nil && kind == "restart":
@@ -195,8 +204,13 @@ func (a *Agent) targetState(t *target, active, sub string) {
 	default:
 		now = t.downState()
 	}
-	if now == wire.TargetFailed && !t.seen {
+	switch {
+	case now == wire.TargetFailed && !t.seen:
 		now = wire.TargetUnknown
+	case now == wire.TargetFailed && t.commanded:
+		now = wire.TargetStopped
+	case now == wire.TargetActive || now == wire.TargetActivating:
+		t.commanded = false
 	}
 	if now != wire.TargetUnknown && now != wire.TargetFailed && now != wire.TargetStopped && now != wire.TargetExited {
 		t.seen = true
@@ -215,7 +229,7 @@ func (t *target) downState() string {
 		return wire.TargetUnknown
 	case t.down():
 		return t.state
-	case t.leaves:
+	case t.leaves || t.commanded:
 		return wire.TargetStopped
 	}
 	return wire.TargetExited
