@@ -90,7 +90,9 @@ func (m *Manager) startTarget(n *node, t *needed) {
 	}
 	t.starting = true
 	m.depJob(t.node, dep, wire.Start, func(result string, err error) {
-		t.starting = false
+		if m.over || n.session == nil || err != nil || result == wire.ResultDone {
+			t.starting = false
+		} // else it has failed, and until that is told nobody is to try again
 		switch {
 		case m.over:
 		case n.session == nil:
@@ -170,17 +172,15 @@ func (m *Manager) startFailed(t *needed, err error) {
 // explainFailure adds to a job's result what the target's systemd says about it.
 func (m *Manager) explainFailure(n *node, t *needed, result string) {
 	fail := func(detail string) {
+		t.starting = false
 		m.startFailed(t, wire.ErrFailed.With("%s on node %q did not start: %s%s; see: ctl status %s %s",
 			t.unit, t.node, resultText(result), detail, t.node, t.unit))
-	}
-	if n.session == nil {
-		m.drive(t.place)
-		return
 	}
 	m.pass(n.session, "GetUnitProperty", wire.Strings(t.unit, "Service", "Result"), m.cfg.QueryTimeout, func(body wire.Raw, err error) {
 		text, ok := body.VariantString()
 		switch {
 		case errors.Is(err, wire.ErrNodeOffline):
+			t.starting = false
 			m.drive(t.place)
 		case err == nil && ok && text != "success":
 			fail(" (" + cleanReason(text) + ")")
