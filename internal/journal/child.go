@@ -21,8 +21,6 @@ type child struct {
 	err     error         // of its end; nil where it came to the end of the journal
 	broke   bool          // it ended without a word: it was killed
 	cancel  context.CancelFunc
-	from    where
-	follow  bool
 	asked   time.Time // when it was started
 }
 
