@@ -94,7 +94,7 @@ func TestNodeMethods(t *testing.T) {
 }
 
 // private are the methods between manager and agent that are no methods of a node.
-var private = []string{wire.MemberCancelJob, wire.MemberSubscribe, wire.MemberSetMetrics, wire.MemberOrdered, wire.MemberUnsubscribe}
+var private = []string{wire.MemberCancelJob, wire.MemberSubscribe, wire.MemberSetMetrics, wire.MemberOrdered, wire.MemberUnsubscribe, wire.MemberReadLog, wire.MemberCloseLog}
 
 func TestParseRefuses(t *testing.T) {
 	const head = `<node><interface name="a.b">`
