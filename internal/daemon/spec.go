@@ -18,12 +18,13 @@ type Hopeless struct{ Err error }
 func (e Hopeless) Error() string { return e.Err.Error() }
 func (e Hopeless) Unwrap() error { return e.Err }
 
-// Exit codes (cli.md). Units do not start a daemon again after ExitUsage and ExitConfig.
+// Exit codes. Units do not start a daemon again after ExitUsage and ExitConfig, so neither may
+// be 2: a Go program ends with that after a panic and when the watchdog aborts it.
 const (
 	ExitOK     = 0
 	ExitFailed = 1
-	ExitUsage  = 2
-	ExitConfig = 78 // EX_CONFIG of sysexits.h(3)
+	ExitUsage  = 64 // EX_USAGE of sysexits.h(3)
+	ExitConfig = 78 // EX_CONFIG
 )
 
 // Config is what both configurations can do.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"example.org/ctrl/internal/daemon"
 )
 
 const units = "../../units"
@@ -102,6 +105,19 @@ func TestUnits(t *testing.T) {
 
 // TestManagerIsConfined holds the figure that docs and design promise; the agent has to do
 // what root does.
+// TestCrashesAreRestarted: a Go program ends with 2 after a panic and after an abort.
+func TestCrashesAreRestarted(t *testing.T) {
+	for _, file := range []string{"ctrl-manager.service", "ctrl-agent.service", "user/ctrl-manager.service", "user/ctrl-agent.service"} {
+		text, err := os.ReadFile(filepath.Join(units, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d\n", daemon.ExitUsage, daemon.ExitConfig); !strings.Contains(string(text), want) || daemon.ExitUsage == 2 {
+			t.Errorf("%s has no line %q", file, strings.TrimSpace(want))
+		}
+	}
+}
+
 func TestManagerIsConfined(t *testing.T) {
 	analyze := need(t, "systemd-analyze")
 	const limit = 1.5

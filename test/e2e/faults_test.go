@@ -138,6 +138,17 @@ func TestDaemonsThatDie(t *testing.T) {
 		}
 		must(t, f, 0, nil, "stop", "node1", "mute", "run")
 	})
+	// The watchdog aborts what hangs, and a panic ends with the same exit code.
+	t.Run("aborted", func(t *testing.T) {
+		do(t, n.Signal(within(t), "ctrl-agent", "SIGABRT"))
+		do(t, f.WaitOnline(within(t), "node1", false))
+		do(t, f.WaitOnline(within(t), "node1", true))
+		do(t, f.Boss.Signal(within(t), "ctrl-manager", "SIGABRT"))
+		await(t, f.Boss, "ctrl-manager.service", "activating")
+		do(t, f.WaitManager(within(t)))
+		do(t, f.WaitOnline(within(t), "node1", true))
+		must(t, f, 0, nil, "start", "node1", "fast")
+	})
 	t.Run(clustertest.SystemdRestart, func(t *testing.T) {
 		waiting := begin(t, f, "start", "node1", "slow")
 		await(t, n, "slow.service", "activating")
@@ -151,7 +162,7 @@ func TestDaemonsThatDie(t *testing.T) {
 		do(t, f.WaitManager(within(t)))
 		must(t, f, 0, []string{"online"}, "list-nodes")
 		must(t, f, 0, nil, "start", "node1", "fast")
-		if restarts := on(t, f.Boss, "systemctl", "show", "-P", "NRestarts", "ctrl-manager"); restarts != "1" { // the kill above
+		if restarts := on(t, f.Boss, "systemctl", "show", "-P", "NRestarts", "ctrl-manager"); restarts != "2" { // the kill and the abort above
 			t.Errorf("the manager was restarted %s times", restarts)
 		}
 	})
