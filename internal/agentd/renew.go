@@ -105,7 +105,11 @@ func (r *renewal) renew(ctx context.Context) error {
 	select {
 	case got = <-answered:
 	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case got = <-answered: // what has come is not thrown away
+		default:
+			return ctx.Err()
+		}
 	}
 	if got.err != nil {
 		return got.err
