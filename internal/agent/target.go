@@ -128,6 +128,7 @@ func (a *Agent) classify(t *target, job uint32) {
 		a.targetLeaves(t, verb)
 		return
 	}
+	from := t.state
 	a.systemd.JobType(job, a.cfg.CallTimeout, func(kind string, err error) {
 		a.later(func() {
 			if a.deps.targets[t.name] != t {
@@ -136,8 +137,11 @@ func (a *Agent) classify(t *target, job uint32) {
 			switch {
 			case t.job != job:
 				// The job is over before its kind is known: only a stop or a restart leaves a unit
-				// going down, or down. Without a dep unit nothing has held it up.
-				t.commanded = kind == "stop" || kind == "restart" || err != nil && t.state != wire.TargetActive
+				// that was active going down, or down. A start of a oneshot unit is over at once too,
+				// and leaves it down, but begins where it is not active. Without a dep unit nothing
+				// has held it up.
+				wasUp := from == wire.TargetActive || from == wire.TargetDeactivating
+				t.commanded = kind == "stop" || kind == "restart" || err != nil && wasUp && t.state != wire.TargetActive
 				if t.job == 0 {
 					a.releaseHold(t.name)
 				}
